@@ -1,0 +1,1 @@
+"""One module per parallel dimension: legal degrees and conflicts."""

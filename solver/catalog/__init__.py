@@ -1,0 +1,1 @@
+"""Facts about devices, links and models as data files, each number with its source, and their loader."""

@@ -1,0 +1,1 @@
+"""One set of formulas that prices every layout, whoever asks."""

@@ -1,0 +1,59 @@
+"""A plan in counts: what pricing needs of it, without naming GPUs. Identical replicas are one number here."""
+from dataclasses import dataclass
+
+from solver.domain.degrees import Framework, Recompute, ScheduleName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLayout:
+    """One stage of every replica at once.
+
+    `groups` are the node groups that its GPUs lie in over all replicas (sorted): more than one means that it runs at the slowest member's speed.
+    `layers` are inclusive ranges, one per virtual stage.
+    """
+
+    layers: tuple[tuple[int, int], ...]
+    tp: int
+    cp: int
+    dp: int                                                # groups that split a micro-batch inside a replica
+    ep: int
+    etp: int
+    recompute: Recompute
+    zero_stage: int
+    groups: tuple[str, ...]
+
+    @property
+    def num_layers(self) -> int:
+        return sum(last - first + 1 for first, last in self.layers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """The boundary behind stage i: towards stage i + 1 (for the last stage: back to the first, used by virtual stages only)."""
+
+    same_node: bool                                        # in every replica, sender and receiver share a node (or NVLink domain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`replicas` equal pipelines of `stages`, each running `micro_batches` micro-batches of `micro_batch_size` sequences."""
+
+    stages: tuple[StageLayout, ...]
+    edges: tuple[Edge, ...]                                # one per stage, see Edge
+    replicas: int
+    micro_batches: int
+    micro_batch_size: int
+    schedule: ScheduleName
+    virtual_stages: int
+    sequence_parallel: bool
+    ulysses: int                                           # Ulysses degree inside cp, 1: ring alone
+    vocabulary_parallel_loss: bool
+    pipeline_vocabulary: bool = False
+    framework: Framework | None = None
+    slices: int | None = None
+    offload: float | None = None
+    shard_group: int | None = None
+
+    @property
+    def pp(self) -> int:
+        return len(self.stages)

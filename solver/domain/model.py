@@ -1,0 +1,157 @@
+"""What is trained: the shape of a model, by layer.
+
+A layer index counts decoder layers from 0 (in an encoder-decoder: encoder layers, then decoder layers).
+"""
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le, Len
+
+from solver.domain.bounds import MAX_LAYERS, PYDANTIC, Count, Index, Label, Size, refuse_bad_values
+from solver.errors import Fault, InputError
+
+ModelKind = Literal["decoder", "encoder_decoder", "diffusion", "dlrm", "vision", "layers"]
+LayerType = Literal["full_attention", "sliding_attention", "linear_attention", "chunked_attention", "mamba", "mlp_only"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoE:
+    """Mixture of experts in the feed-forward part. Widths are of one expert."""
+
+    __pydantic_config__ = PYDANTIC
+    num_experts: Annotated[int, Ge(1), Le(65_536)]
+    top_k: Annotated[int, Ge(1), Le(1024)]
+    expert_ffn_hidden_size: Size
+    num_shared_experts: Annotated[int, Ge(0), Le(1024)] = 0
+    shared_expert_ffn_hidden_size: Size | None = None    # width of all shared experts together; default: num_shared_experts * expert width
+    first_dense_layers: Annotated[int, Ge(0), Le(MAX_LAYERS)] = 0
+    layer_step: Annotated[int, Ge(1), Le(64)] = 1          # every layer_step-th layer (after the first dense ones) has experts
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
+        if self.top_k > self.num_experts:
+            raise InputError(Fault(pointer="/top_k", message=f"{self.top_k} experts per token of {self.num_experts}", legal=f"1 to {self.num_experts}"))
+
+    @property
+    def shared_width(self) -> int:
+        """Feed-forward width of all shared experts of a layer together."""
+        if self.num_shared_experts == 0:
+            return 0
+        return self.shared_expert_ffn_hidden_size or self.num_shared_experts * self.expert_ffn_hidden_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLA:
+    """Multi-head latent attention (DeepSeek): low-rank projections of queries and keys/values."""
+
+    __pydantic_config__ = PYDANTIC
+    q_lora_rank: Index | None = None                       # null: queries are projected directly
+    kv_lora_rank: Size
+    qk_nope_head_dim: Size
+    qk_rope_head_dim: Size
+    v_head_dim: Size
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A model by its dimensions. `head_dim` defaults to hidden_size / heads, `num_kv_heads` to the number of heads."""
+
+    __pydantic_config__ = PYDANTIC
+    kind: ModelKind = "decoder"
+    name: Label = "model"
+    num_layers: Annotated[int, Ge(1), Le(MAX_LAYERS)]
+    hidden_size: Annotated[int, Ge(1), Le(1_000_000)]
+    ffn_hidden_size: Size
+    gated_ffn: bool = True
+    num_attention_heads: Annotated[int, Ge(1), Le(65_536)]
+    num_kv_heads: Annotated[int, Ge(1), Le(65_536)] | None = None
+    head_dim: Annotated[int, Ge(1), Le(65_536)] | None = None
+    vocab_size: Annotated[int, Ge(1), Le(100_000_000)]
+    tied_embeddings: bool = False
+    moe: MoE | None = None
+    mla: MLA | None = None
+    layer_types: Annotated[tuple[LayerType, ...], Len(1, MAX_LAYERS)] | None = None
+    sliding_window: Size | None = None
+    max_position_embeddings: Size | None = None            # only where positions are learned (GPT-2): counts as parameters
+    attention_bias: bool = False
+    mtp_layers: Annotated[int, Ge(0), Le(64)] = 0          # multi-token-prediction layers after the last
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
+        faults = []
+        if self.num_kv_heads is not None and self.num_attention_heads % self.num_kv_heads:
+            faults.append(Fault(pointer="/num_kv_heads", message=f"{self.num_attention_heads} heads do not divide into {self.num_kv_heads} KV heads",
+                                legal=f"a divisor of {self.num_attention_heads}"))
+        if self.head_dim is None and self.mla is None and self.hidden_size % self.num_attention_heads:
+            faults.append(Fault(pointer="/num_attention_heads", message=f"hidden_size {self.hidden_size} is no multiple of {self.num_attention_heads} heads",
+                                legal="a divisor of hidden_size, or head_dim given"))
+        if self.layer_types is not None and len(self.layer_types) != self.num_layers:
+            faults.append(Fault(pointer="/layer_types", message=f"{len(self.layer_types)} types for {self.num_layers} layers", legal="one per layer"))
+        if self.moe is not None and self.moe.first_dense_layers > self.num_layers:
+            faults.append(Fault(pointer="/moe/first_dense_layers", message=f"{self.moe.first_dense_layers} of {self.num_layers} layers",
+                                legal=f"0 to {self.num_layers}"))
+        if self.layer_types is not None and "sliding_attention" in self.layer_types and self.sliding_window is None:
+            faults.append(Fault(pointer="/sliding_window", message="sliding_attention layers need a window", legal="a number of tokens"))
+        if faults:
+            raise InputError(*faults)
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_kv_heads if self.num_kv_heads is not None else self.num_attention_heads
+
+    @property
+    def head_width(self) -> int:
+        return self.head_dim if self.head_dim is not None else self.hidden_size // self.num_attention_heads
+
+    def is_moe_layer(self, layer: int) -> bool:
+        """Whether decoder layer `layer` (from 0) holds experts."""
+        if self.moe is None or layer < self.moe.first_dense_layers:
+            return False
+        return (layer - self.moe.first_dense_layers) % self.moe.layer_step == self.moe.layer_step - 1 if self.moe.layer_step > 1 else True
+
+    def layer_type(self, layer: int) -> LayerType:
+        return self.layer_types[layer] if self.layer_types is not None else "full_attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerClass:
+    """What makes two layers cost the same: their attention kind and whether they hold experts."""
+
+    attention: LayerType
+    moe: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.attention}{'+moe' if self.moe else ''}"
+
+
+def layer_classes(model: Architecture) -> tuple[LayerClass, ...]:
+    """The class of every decoder layer, in order."""
+    return tuple(LayerClass(attention=model.layer_type(i), moe=model.is_moe_layer(i)) for i in range(model.num_layers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRun:
+    """Consecutive layers of one class: [first, last] inclusive."""
+
+    first: Index
+    last: Index
+    layer_class: LayerClass
+
+    @property
+    def count(self) -> Count:
+        return self.last - self.first + 1
+
+
+def layer_runs(model: Architecture) -> tuple[LayerRun, ...]:
+    """The model's layers as runs of one class each, in order."""
+    runs: list[LayerRun] = []
+    for i, cls in enumerate(layer_classes(model)):
+        if runs and runs[-1].layer_class == cls:
+            runs[-1] = LayerRun(first=runs[-1].first, last=i, layer_class=cls)
+        else:
+            runs.append(LayerRun(first=i, last=i, layer_class=cls))
+    return tuple(runs)

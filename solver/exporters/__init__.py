@@ -1,0 +1,1 @@
+"""Plans in, launcher files out."""

@@ -1,0 +1,1 @@
+"""Text in, domain objects out, with every assumption listed."""

@@ -1,0 +1,1 @@
+"""Exact search for the best plan: candidates, bounds, formulation, driver."""

@@ -1,0 +1,94 @@
+"""What a search returns, and what it says while it runs. Mirrors `result` and `progress` of the plan resource."""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from solver.domain.estimate import Estimate, Reason
+from solver.domain.plan import Plan
+
+Outcome = Literal["optimal", "feasible", "infeasible"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another good plan, and what it loses to the best."""
+
+    plan: Plan
+    predicted: Estimate
+    why_not_best: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """How many candidates a rule excluded, with one of them in words."""
+
+    code: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The best of a simpler family: `uniform`, `only:<node group>`. Null time: that family has no plan, `reason` says why."""
+
+    name: str
+    step_time_s: float | None
+    reason: str | None = None
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """The smallest change found that makes an infeasible problem feasible."""
+
+    change: str
+    step_time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchReport:
+    """How the answer was reached."""
+
+    engine: str
+    candidates: int
+    pruned: int
+    solved: int
+    solver_calls: int
+    wall_s: float
+    stopped: str                                           # proof | time_limit | cancelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The answer of POST /v1/plans. `bound_s` is a proved lower bound on the step time of every plan in the space; gap = 1 - bound / step time."""
+
+    outcome: Outcome
+    plan: Plan | None
+    predicted: Estimate | None
+    bound_s: float | None
+    gap: float | None
+    alternatives: tuple[Alternative, ...]
+    rejected: tuple[Rejected, ...]
+    baselines: tuple[Baseline, ...]
+    reasons: tuple[Reason, ...]
+    relaxation: Relaxation | None
+    search: SearchReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A state of the running search. `phase` is one of candidates, baselines, search, done."""
+
+    phase: str
+    incumbent_s: float | None
+    bound_s: float | None
+    gap: float | None
+    candidates: int
+    pruned: int
+    solved: int
+    elapsed_s: float
+    message: str = ""
+
+
+Report = Callable[[Progress], None]                        # called at least once a second while a search runs
+Cancelled = Callable[[], bool]                             # polled at least once a second; True stops the search, which keeps its best plan

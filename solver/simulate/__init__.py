@@ -1,0 +1,1 @@
+"""Schedules as instruction lists, and their exact times over unequal stages."""
