@@ -12,6 +12,7 @@ from solver.errors import Fault, InputError
 
 ModelKind = Literal["decoder", "encoder_decoder", "diffusion", "dlrm", "vision", "layers"]
 LayerType = Literal["full_attention", "sliding_attention", "linear_attention", "chunked_attention", "mamba", "mlp_only"]
+QKNorm = Literal["none", "head", "projection"]             # norm of queries and keys: shared by the heads, or over all heads at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class MoE:
     shared_expert_ffn_hidden_size: Size | None = None    # width of all shared experts together; default: num_shared_experts * expert width
     first_dense_layers: Annotated[int, Ge(0), Le(MAX_LAYERS)] = 0
     layer_step: Annotated[int, Ge(1), Le(64)] = 1          # every layer_step-th layer (after the first dense ones) has experts
+    router_bias: bool = False                              # one bias or score correction per expert
+    shared_expert_gate: bool = False                       # a learned gate on the shared experts (Qwen2-MoE)
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
@@ -74,9 +77,16 @@ class Architecture:
     moe: MoE | None = None
     mla: MLA | None = None
     layer_types: Annotated[tuple[LayerType, ...], Len(1, MAX_LAYERS)] | None = None
-    sliding_window: Size | None = None
+    sliding_window: Size | None = None                     # tokens that a layer of sliding (or chunked) attention sees
     max_position_embeddings: Size | None = None            # only where positions are learned (GPT-2): counts as parameters
-    attention_bias: bool = False
+    attention_bias: bool = False                           # on queries, keys and values; on the output projection too unless the next field says otherwise
+    attention_output_bias: bool | None = None
+    attention_sinks: bool = False                          # one learned logit per head (gpt-oss)
+    qk_norm: QKNorm = "none"
+    ffn_bias: bool = False
+    norm_bias: bool = False                                # LayerNorm with bias; else RMSNorm, weights only
+    norms_per_layer: Annotated[int, Ge(0), Le(8)] = 2      # norms of hidden_size width: 1 where attention and FFN share theirs, 4 in Gemma 2
+    output_bias: bool = False                              # on the output layer
     mtp_layers: Annotated[int, Ge(0), Le(64)] = 0          # multi-token-prediction layers after the last
 
     def __post_init__(self) -> None:
