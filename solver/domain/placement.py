@@ -1,0 +1,189 @@
+"""From degrees to GPUs and back: the only place where a layout is laid onto nodes, and a plan is read back as counts.
+
+GPUs are taken in the order of nodes; a tensor-parallel group never straddles nodes unless it is made of whole nodes. Within a stage, ranks run
+tp, cp, dp from the fastest and replicas follow each other, so that a stage of all replicas is one packed block.
+"""
+from collections.abc import Iterator, Sequence
+
+from solver.domain.cluster import NodeGroup
+from solver.domain.degrees import Strategy, even_split
+from solver.domain.estimate import Reason
+from solver.domain.layout import Layout, StageLayout
+from solver.domain.plan import DeviceSlice, Pipeline, Plan, Stage
+from solver.domain.problem import Problem
+
+Gpu = tuple[str, int, int]                                 # node group, node, index in the node
+
+
+def usable_gpus(group: NodeGroup, node: int) -> Sequence[int]:
+    """Indices of the GPUs of a node that may be used."""
+    gone = {g.gpu for g in group.unavailable_gpus if g.node == node}
+    return range(group.gpus_per_node) if not gone else [i for i in range(group.gpus_per_node) if i not in gone]
+
+
+class GroupPool:
+    """Hands out the GPUs of one node group in order, in blocks of a tensor-parallel degree."""
+
+    def __init__(self, group: NodeGroup) -> None:
+        self.group = group
+        self._impaired = {g.node for g in group.unavailable_gpus}
+        self._node, self._used = 0, 0
+
+    def block(self, tp: int) -> list[Gpu] | None:
+        """The next `tp` GPUs that may form a tensor-parallel group, or None when there are none left."""
+        per_node = self.group.gpus_per_node
+        if tp > per_node:
+            return self._whole_nodes(tp // per_node) if tp % per_node == 0 else None
+        while self._node < self.group.nodes:
+            free = usable_gpus(self.group, self._node) if self._node in self._impaired else range(per_node)
+            if self._used + tp <= len(free):
+                chosen = free[self._used:self._used + tp]
+                self._used += tp
+                return [(self.group.name, self._node, g) for g in chosen]
+            self._node, self._used = self._node + 1, 0
+        return None
+
+    def _whole_nodes(self, nodes: int) -> list[Gpu] | None:
+        if self._used:
+            self._node, self._used = self._node + 1, 0
+        found: list[Gpu] = []
+        while len(found) < nodes * self.group.gpus_per_node and self._node < self.group.nodes:
+            found = [] if self._node in self._impaired else found + [(self.group.name, self._node, g) for g in range(self.group.gpus_per_node)]
+            self._node += 1
+        return found if len(found) == nodes * self.group.gpus_per_node else None
+
+
+def tensor_groups_available(group: NodeGroup, tp: int) -> int:
+    """How many tensor-parallel groups of `tp` GPUs the node group holds when used for nothing else."""
+    per_node = group.gpus_per_node
+    lost: dict[int, int] = {}
+    for gone in {(g.node, g.gpu) for g in group.unavailable_gpus}:
+        lost[gone[0]] = lost.get(gone[0], 0) + 1
+    if tp > per_node:
+        return 0 if tp % per_node else _runs_of_whole_nodes(group.nodes, sorted(lost), tp // per_node)
+    return (group.nodes - len(lost)) * (per_node // tp) + sum((per_node - n) // tp for n in lost.values())
+
+
+def _runs_of_whole_nodes(nodes: int, impaired: list[int], length: int) -> int:
+    bounds = [-1, *impaired, nodes]
+    return sum((b - a - 1) // length for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Reason, ...]]:
+    """A uniform strategy as a plan: layers evenly, GPUs in the order of the node groups given, extra GPUs idle."""
+    s = strategy
+    layers, reasons = _virtual_stage_layers(problem.model.num_layers, s)
+    if layers is None:
+        return None, reasons
+    need = s.dp * s.cp * s.pp
+    blocks = _blocks_in_order(problem, s.tp, need)
+    if blocks is None:
+        have = sum(tensor_groups_available(g, s.tp) for g in problem.cluster.node_groups)
+        fix = f"at most {have} tensor-parallel groups of {s.tp}" if have else "a tp that divides the node, or whole nodes"
+        return None, (Reason(code="cluster.too_small", fix=fix,
+                             message=f"tp {s.tp} x cp {s.cp} x dp {s.dp} x pp {s.pp} needs {need} tensor-parallel groups of {s.tp} GPUs; the cluster has {have}"),)
+    if problem.workload.kind != "training" or problem.workload.global_batch_size % (s.dp * s.micro_batch_size):
+        batch = getattr(problem.workload, "global_batch_size", 0)
+        reasons += (Reason(code="data.batch_indivisible", message=f"global batch {batch} does not divide into dp {s.dp} x micro-batch {s.micro_batch_size}",
+                           fix=f"a divisor of {batch}"),)
+    micro_batches = max(1, getattr(problem.workload, "global_batch_size", 1) // (s.dp * s.micro_batch_size))
+    pipelines = []
+    for replica in range(s.dp):
+        stages = []
+        for stage in range(s.pp):
+            first = (stage * s.dp + replica) * s.cp
+            gpus = [gpu for block in blocks[first:first + s.cp] for gpu in block]
+            stages.append(Stage(layers=layers[stage], tp=s.tp, dp=1, cp=s.cp, ep=s.ep, etp=s.etp, recompute=s.recompute, zero_stage=s.zero_stage,
+                                devices=tuple(_slices(gpus))))
+        pipelines.append(Pipeline(micro_batches=micro_batches, stages=tuple(stages)))
+    return Plan(pipelines=tuple(pipelines), schedule=s.schedule, micro_batch_size=s.micro_batch_size, virtual_stages=s.virtual_stages,
+                sequence_parallel=s.sequence_parallel, ulysses=s.ulysses, slices=s.slices, offload=s.offload, shard_group=s.shard_group,
+                vocabulary_parallel_loss=s.vocabulary_parallel_loss, pipeline_vocabulary=s.pipeline_vocabulary, framework=s.framework), reasons
+
+
+def _virtual_stage_layers(num_layers: int, s: Strategy) -> tuple[tuple[tuple[tuple[int, int], ...], ...] | None, tuple[Reason, ...]]:
+    chunks = s.pp * s.virtual_stages
+    if chunks > num_layers:
+        return None, (Reason(code="pipeline.too_many_stages", message=f"pp {s.pp} x virtual stages {s.virtual_stages} = {chunks} parts for {num_layers} layers",
+                             fix=f"pp x virtual_stages of at most {num_layers}"),)
+    if s.layers_per_stage is None:
+        sizes = even_split(num_layers, chunks)             # in the order that a micro-batch passes them: chunk 0 of every stage, then chunk 1, ...
+    else:
+        if len(s.layers_per_stage) != s.pp or sum(s.layers_per_stage) != num_layers:
+            return None, (Reason(code="pipeline.layers_missing", fix=f"{s.pp} counts that sum to {num_layers}",
+                                 message=f"layers_per_stage has {len(s.layers_per_stage)} entries that sum to {sum(s.layers_per_stage)}, "
+                                         f"for {s.pp} stages and {num_layers} layers"),)
+        if min(s.layers_per_stage) < s.virtual_stages:
+            return None, (Reason(code="pipeline.empty_stage", message=f"a stage of {min(s.layers_per_stage)} layers cannot be cut into {s.virtual_stages} virtual stages",
+                                 fix=f"at least {s.virtual_stages} layers in every stage"),)
+        split = [even_split(n, s.virtual_stages) for n in s.layers_per_stage]
+        sizes = tuple(split[stage][chunk] for chunk in range(s.virtual_stages) for stage in range(s.pp))
+    return layers_by_stage(sizes, s.pp), ()
+
+
+def layers_by_stage(sizes: Sequence[int], stages: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Layer ranges of every stage from the sizes of the virtual stages, given in the order that a micro-batch passes them."""
+    ranges: list[list[tuple[int, int]]] = [[] for _ in range(stages)]
+    first = 0
+    for i, size in enumerate(sizes):
+        ranges[i % stages].append((first, first + size - 1))
+        first += size
+    return tuple(tuple(r) for r in ranges)
+
+
+def _blocks_in_order(problem: Problem, tp: int, need: int) -> list[list[Gpu]] | None:
+    if sum(tensor_groups_available(g, tp) for g in problem.cluster.node_groups) < need:
+        return None
+    blocks: list[list[Gpu]] = []
+    for group in problem.cluster.node_groups:
+        pool = GroupPool(group)
+        while len(blocks) < need and (block := pool.block(tp)) is not None:
+            blocks.append(block)
+    return blocks if len(blocks) == need else None
+
+
+def place(problem: Problem, layout: Layout) -> Plan | None:
+    """A plan for a layout: per node group the widest tensor-parallel degrees first, so that blocks stay aligned; None where they do not fit.
+
+    Stages bound to one node group are placed before those that may straddle several, which take what is left.
+    """
+    pools = {g.name: GroupPool(g) for g in problem.cluster.node_groups}
+    order = sorted(range(layout.pp), key=lambda i: (len(layout.stages[i].groups), -layout.stages[i].tp, i))
+    devices: dict[int, list[list[Gpu]]] = {}
+    for i in order:
+        stage = layout.stages[i]
+        blocks: list[list[Gpu]] = []
+        need = layout.replicas * stage.dp * stage.cp
+        for name in stage.groups:
+            while len(blocks) < need and (block := pools[name].block(stage.tp)) is not None:
+                blocks.append(block)
+        if len(blocks) < need:
+            return None
+        devices[i] = blocks
+    pipelines = []
+    for replica in range(layout.replicas):
+        stages = []
+        for i, stage in enumerate(layout.stages):
+            width = stage.dp * stage.cp
+            gpus = [gpu for block in devices[i][replica * width:(replica + 1) * width] for gpu in block]
+            stages.append(Stage(layers=stage.layers, tp=stage.tp, dp=stage.dp, cp=stage.cp, ep=stage.ep, etp=stage.etp, recompute=stage.recompute,
+                                zero_stage=stage.zero_stage, devices=tuple(_slices(gpus))))
+        pipelines.append(Pipeline(micro_batches=layout.micro_batches, stages=tuple(stages)))
+    return Plan(pipelines=tuple(pipelines), schedule=layout.schedule, micro_batch_size=layout.micro_batch_size, virtual_stages=layout.virtual_stages,
+                sequence_parallel=layout.sequence_parallel, ulysses=layout.ulysses if layout.ulysses > 1 else None, slices=layout.slices, offload=layout.offload,
+                shard_group=layout.shard_group, vocabulary_parallel_loss=layout.vocabulary_parallel_loss, pipeline_vocabulary=layout.pipeline_vocabulary,
+                framework=layout.framework)
+
+
+def _slices(gpus: list[Gpu]) -> Iterator[DeviceSlice]:
+    start = 0
+    for i in range(1, len(gpus) + 1):
+        if i == len(gpus) or gpus[i][:2] != gpus[start][:2]:
+            yield DeviceSlice(node_group=gpus[start][0], node=gpus[start][1], gpus=tuple(g for _, _, g in gpus[start:i]))
+            start = i
+
+
+def stage_layout(stage: Stage, groups: tuple[str, ...]) -> StageLayout:
+    """A plan's stage in counts."""
+    return StageLayout(layers=stage.layers, tp=stage.tp, cp=stage.cp, dp=stage.dp, ep=stage.ep, etp=stage.etp, recompute=stage.recompute,
+                       zero_stage=stage.zero_stage, groups=groups)

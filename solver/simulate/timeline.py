@@ -1,0 +1,94 @@
+"""Exact times of a schedule over unequal stages: the recurrence over (stage, instruction), nothing approximated.
+
+An instruction starts when its stage is free and its input is there: F of a chunk needs F of the same micro-batch in the virtual stage before,
+B needs B in the virtual stage behind (at the last virtual stage, its own F). Transfers are part of the durations (see solver.cost.pipeline).
+"""
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from solver.domain.degrees import ScheduleName
+from solver.simulate.orders import ORDERS, Instruction, Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTime:
+    """Seconds that one micro-batch takes in one chunk; weight_gradient_s is part of backward_s."""
+
+    forward_s: float
+    backward_s: float
+    weight_gradient_s: float = 0.0
+
+
+class Interval(NamedTuple):
+    """One executed instruction."""
+
+    stage: int
+    chunk: int
+    micro_batch: int
+    kind: Kind
+    start_s: float
+    end_s: float
+
+
+Chunks = Sequence[Sequence[ChunkTime]]                     # [stage][virtual stage]
+
+
+def makespan(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> float:
+    """Seconds from the first forward to the last backward."""
+    return max(_run(schedule, chunks, micro_batches, None))
+
+
+def stage_ends(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> list[float]:
+    """Seconds at which each stage finishes its last instruction."""
+    return _run(schedule, chunks, micro_batches, None)
+
+
+def intervals(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> list[Interval]:
+    """Every instruction with its start and end, in order of execution per stage."""
+    found: list[Interval] = []
+    _run(schedule, chunks, micro_batches, found)
+    return found
+
+
+def _run(schedule: ScheduleName, chunks: Chunks, micro_batches: int, log: list[Interval] | None) -> list[float]:
+    stages, virtual = len(chunks), len(chunks[0])
+    orders = [ORDERS[schedule](stage, stages, micro_batches, virtual) for stage in range(stages)]
+    last = stages * virtual - 1
+    forward_done = [[-1.0] * micro_batches for _ in range(last + 1)]
+    backward_done = [[-1.0] * micro_batches for _ in range(last + 1)]
+    duration = [[(c.forward_s, c.backward_s) for c in stage] for stage in chunks]
+    free, position = [0.0] * stages, [0] * stages
+    waiting = list(range(stages))
+    while waiting:
+        moved = False
+        for stage in waiting:
+            moved |= _advance(stage, stages, last, orders[stage], position, free, duration[stage], forward_done, backward_done, log)
+        if not moved:
+            raise ValueError(f"schedule {schedule} deadlocks with {stages} stages, {virtual} virtual stages and {micro_batches} micro-batches")
+        waiting = [s for s in waiting if position[s] < len(orders[s])]
+    return free
+
+
+def _advance(stage: int, stages: int, last: int, order: list[Instruction], position: list[int], free: list[float],
+             duration: list[tuple[float, float]], forward_done: list[list[float]], backward_done: list[list[float]],
+             log: list[Interval] | None) -> bool:
+    """Run the stage's instructions as far as their inputs are known; True if any ran."""
+    start_at, at, now = position[stage], position[stage], free[stage]
+    while at < len(order):
+        kind, micro_batch, chunk = order[at]
+        node = chunk * stages + stage
+        if kind == "F":
+            ready = forward_done[node - 1][micro_batch] if node else 0.0
+        else:
+            ready = backward_done[node + 1][micro_batch] if node < last else forward_done[node][micro_batch]
+        if ready < 0.0:
+            break
+        begin = ready if ready > now else now
+        now = begin + duration[chunk][kind == "B"]
+        (forward_done if kind == "F" else backward_done)[node][micro_batch] = now
+        if log is not None:
+            log.append(Interval(stage, chunk, micro_batch, kind, begin, now))
+        at += 1
+    position[stage], free[stage] = at, now
+    return at > start_at
