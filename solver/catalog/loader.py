@@ -21,11 +21,10 @@ _DEVICE_FIELDS = frozenset(f.name for f in fields(Device))
 
 
 def _data_files() -> Iterator[tuple[str, Traversable]]:
-    yield "families.toml", _ROOT / "families.toml"
-    for folder in _FOLDERS:
-        for path in sorted((_ROOT / folder).iterdir(), key=lambda p: p.name):
+    for folder in ("", *_FOLDERS):
+        for path in sorted((_ROOT / folder if folder else _ROOT).iterdir(), key=lambda p: p.name):
             if path.name.endswith(".toml"):
-                yield f"{folder}/{path.name}", path
+                yield f"{folder}/{path.name}".lstrip("/"), path
 
 
 @functools.cache
