@@ -18,6 +18,7 @@ from solver.units import GIB, MIB
 _ROOT = files("solver.catalog")
 _FOLDERS = ("devices", "links", "models")
 _DEVICE_FIELDS = frozenset(f.name for f in fields(Device))
+_WHOLE = frozenset({"link_domain_gpus", "gpus_per_node", "usual"})
 
 
 def _data_files() -> Iterator[tuple[str, Traversable]]:
@@ -53,12 +54,17 @@ def device_entries() -> tuple[DeviceEntry, ...]:
 
 
 def _device_entry(row: dict[str, Any]) -> DeviceEntry:
-    figures = {k: v for k, v in row.items() if k in _DEVICE_FIELDS}
+    figures = {k: _figure(k, v) for k, v in row.items() if k in _DEVICE_FIELDS}
     reported_mib = row.get("reported_memory_mib")
     reported_gib = reported_mib * MIB / GIB if reported_mib is not None else row["memory_gib"]
-    return DeviceEntry(device=Device(reported_memory_gib=reported_gib, **figures), aliases=tuple(row["aliases"]), recalled_fields=tuple(row["recalled"]),
-                       link=row["link"], pcie_gen=row.get("pcie_gen"), price_source=row.get("price_source"), price_as_of=row.get("price_as_of"),
-                       compute_capability=row.get("compute_capability"), form_factor=row.get("form_factor"))
+    optional = {k: row.get(k) for k in ("pcie_gen", "price_source", "price_as_of", "compute_capability", "form_factor")}
+    return DeviceEntry(device=Device(reported_memory_gib=float(reported_gib), **figures), aliases=tuple(row["aliases"]),
+                       recalled_fields=tuple(row["recalled"]), link=row["link"], **optional)
+
+
+def _figure(key: str, value: Any) -> Any:
+    """Figures with a unit are floats, however the file writes them: 80 and 80.0 give one fingerprint."""
+    return float(value) if isinstance(value, int) and key not in _WHOLE else value
 
 
 @functools.cache
@@ -119,7 +125,7 @@ def links() -> tuple[CatalogLink, ...]:
 
 
 def _link(row: dict[str, Any]) -> CatalogLink:
-    figures = {k: v for k, v in row.items() if k not in ("class", "recalled")}
+    figures = {k: _figure(k, v) for k, v in row.items() if k not in ("class", "recalled")}
     return CatalogLink(link_class=row["class"], recalled_fields=tuple(row["recalled"]), **figures)
 
 

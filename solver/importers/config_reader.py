@@ -19,7 +19,8 @@ _LFS = re.compile(r"\s*version https://git-lfs\.github\.com/spec/")
 def config_of(text: str) -> dict[str, Any]:
     """The object of a config.json. Says so when the text is a Git LFS pointer, or no JSON object."""
     if _LFS.match(text):
-        raise InputError(Fault(pointer="", message="this is a Git LFS pointer, not the file that it stands for", legal="the file's own text (git lfs pull)"))
+        raise InputError(Fault(pointer="", message="this is a Git LFS pointer, not the file that it stands for",
+                               legal="the file's own text (git lfs pull)"))
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -41,7 +42,8 @@ def _shown(value: Any) -> str:
 class ConfigReader:
     """One config (or the text part of one). Faults and assumptions gather here until the caller raises or returns them."""
 
-    def __init__(self, config: dict[str, Any], pointer: str = "", outer: dict[str, Any] | None = None, defaults: dict[str, int] | None = None) -> None:
+    def __init__(self, config: dict[str, Any], pointer: str = "", outer: dict[str, Any] | None = None,
+                 defaults: dict[str, int] | None = None) -> None:
         self.config = config
         self.pointer = pointer
         self.outer = outer or {}

@@ -11,6 +11,7 @@ from solver.importers.config_reader import INNER, KEYS, NOT_COVERED, ConfigReade
 from solver.importers.hugging_face_layers import attention_layers, experts
 
 Family = dict[str, Any]
+COVERED = "decoders whose layers attend in full or in a window, dense or with experts"
 
 
 @functools.cache
@@ -63,8 +64,8 @@ def _text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _refuse_what_is_not_covered(config: dict[str, Any], pointer: str) -> None:
-    faults = [Fault(pointer=f"{pointer}/{key}", message=f"{key} means {what}, which is not planned yet",
-                    legal="decoders whose layers attend in full or in a window, dense or with experts") for key, what in NOT_COVERED.items() if config.get(key)]
+    faults = [Fault(pointer=f"{pointer}/{key}", message=f"{key} means {what}, which is not planned yet", legal=COVERED)
+              for key, what in NOT_COVERED.items() if config.get(key)]
     if faults:
         raise NotCovered(*faults)
 
@@ -76,7 +77,8 @@ def _family(config: dict[str, Any], pointer: str) -> tuple[str, Family]:
     found = _families().get(model_type)
     if found is None:
         close = difflib.get_close_matches(model_type[:100], _families(), n=3)
-        legal = f"{'close: ' + ', '.join(close) + '; ' if close else ''}all: {', '.join(model_types())}; or the model by its dimensions (architecture)"
+        near = f"close: {', '.join(close)}; all" if close else "one of"
+        legal = f"{near}: {', '.join(model_types())}; or the model by its dimensions (architecture)"
         raise NotCovered(Fault(pointer=f"{pointer}/model_type", message=f"the family {model_type[:60]!r} is not known", legal=legal))
     return found
 
@@ -188,7 +190,7 @@ def _mtp_layers(reader: ConfigReader) -> int:
         return 0
     layers = reader.whole("mtp_layers") or 0
     if layers:
-        reader.assume(reader.key_of("mtp_layers"), f"the {layers} layer(s) of multi-token prediction are trained along", "leave them out: set the key to 0")
+        reader.assume(reader.key_of("mtp_layers"), f"{layers} layer(s) of multi-token prediction are trained along", "0 leaves them out")
     return layers
 
 
@@ -202,9 +204,12 @@ def _apply_own_rules(reader: ConfigReader, family_name: str, body: dict[str, Any
         parallel = reader.flag("parallel_attn", default=True)
         body["norms_per_layer"] = (norms if norms in (1, 2) else 2) if new else (1 if parallel else 2)
     if family_name == "opt" and reader.config.get("word_embed_proj_dim") not in (None, body["hidden_size"]):
-        raise NotCovered(Fault(pointer=f"{reader.pointer}/word_embed_proj_dim", message="embeddings narrower than the hidden size are not planned yet",
-                               legal=f"hidden_size ({body['hidden_size']})"))
+        raise _refused(reader, "word_embed_proj_dim", "embeddings of another width than the layers", f"hidden_size ({body['hidden_size']})")
     if family_name == "phi" and reader.flag("qk_layernorm", default=False):
-        raise NotCovered(Fault(pointer=f"{reader.pointer}/qk_layernorm", message="Phi with norms of queries and keys is not planned yet", legal="false"))
+        raise _refused(reader, "qk_layernorm", "Phi with norms of queries and keys", "false")
     if family_name == "gpt2" and reader.flag("add_cross_attention", default=False):
-        raise NotCovered(Fault(pointer=f"{reader.pointer}/add_cross_attention", message="cross-attention is not planned yet", legal="false"))
+        raise _refused(reader, "add_cross_attention", "cross-attention", "false")
+
+
+def _refused(reader: ConfigReader, key: str, what: str, legal: str) -> NotCovered:
+    return NotCovered(Fault(pointer=f"{reader.pointer}/{key}", message=f"{what} is not planned yet", legal=legal))
