@@ -1,0 +1,1 @@
+"""Pages, one resource per file."""
