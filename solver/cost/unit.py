@@ -58,13 +58,15 @@ class PartCost:
 class SyncPiece:
     """One affine lower envelope of the time after the pipeline has drained: exposed gradient traffic, optimizer step, parameter gathering.
 
-    seconds = constant_s + Σ layers per_layer_s[class] + embedding_s if the stage is first + head_s if it is last. A stage's time is the maximum of its pieces.
+    seconds = constant_s + Σ layers per_layer_s[class] + embedding_s if the stage is first + head_s if it is last - shared_ends_s if it is both.
+    A stage's time is the maximum of its pieces.
     """
 
     constant_s: float
     per_layer_s: dict[LayerClass, float]
     embedding_s: float
     head_s: float
+    shared_ends_s: float = 0.0                             # to subtract where a stage is first and last: tied weights count once there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,4 +81,5 @@ class UnitCosts:
     buffers_bytes: float                                   # temporaries of one layer, gathered layers, recompute working set: any stage
     capacity_bytes: float                                  # what the allocator may hold: device less context, communication buffers, fragmentation
     sync: tuple[SyncPiece, ...]
+    shared_ends: PartCost = field(default_factory=PartCost)     # bytes to subtract where a stage is first and last: tied weights are held once there
     optimizer_share: float = 0.0                           # share of the first sync piece that is the optimizer step, for the breakdown

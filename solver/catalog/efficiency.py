@@ -1,0 +1,212 @@
+"""The fitted constants of the cost model, loaded from efficiency.toml. Shares are of the catalogue's peak; seconds and bytes inside."""
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from solver.domain.degrees import Framework
+from solver.units import bytes_from_gib, seconds_from_ms, seconds_from_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmCurve:
+    """Efficiency of matrix products: shares of peak FLOP/s and of memory bandwidth, a fixed time, wave and short-k losses."""
+
+    compute: float
+    bandwidth: float
+    fixed_s: float
+    wave: float
+    short_k: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCurve:
+    """Fused attention: share of the 16-bit peak for long sequences, forward and backward, and the length at which half of it is reached."""
+
+    forward: float
+    backward: float
+    half_length: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchEfficiency:
+    """What one device architecture reaches. `gemm` has "half" and, where the device has such units, "fp8" and "fp4"."""
+
+    name: str
+    known: bool
+    sms: int
+    sustained: float
+    elementwise_share: float
+    expected_error: float
+    gemm: Mapping[str, GemmCurve]
+    attention: Mapping[str, AttentionCurve]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Defaults of a training framework."""
+
+    host: float
+    scatter_edges: bool
+    edge_copies: float
+    eager_norm: bool
+    attention: str
+    selective_time: float
+    selective_memory: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerCost:
+    """Bytes of state per parameter beside 16-bit weights and gradients, and bytes that one update moves."""
+
+    state_bytes: float
+    moved_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeConstants:
+    fp32_share: float
+    misaligned: float
+    odd_head_dim: float
+    power_exponent: float
+    nested_power_floor: float
+    grouped_gemm_share: float
+    unfused_gemm_share: float
+    fp4_over_fp8_peak: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementwiseConstants:
+    replicated: float
+    sharded: float
+    eager_norm: float
+    backward: float
+    unfused_score_forward: float
+    unfused_score_backward: float
+    fp8_cast: float
+    logit: float
+    embedding: float
+    dispatch: float
+    recomputed_share_partial: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationConstants:
+    tensor_contention: float
+    expert_share: float
+    overlap_slowdown: float
+    interleaved_edge_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallelConstants:
+    hidden_behind_backward: float
+    exposed_share: float
+    optimizer_bandwidth_share: float
+    step_overhead_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConstants:
+    forward_s: float
+    backward_s: float
+    recompute_s: float
+    tensor_s: float
+    moe_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConstants:
+    context_bytes: float
+    dimension_bytes: float
+    fragmentation: float
+    working_set_layers: float
+    norm_bytes: float
+    eager_norm_bytes: float
+    logit_bytes: float
+    gathered_logit_bytes: float
+    gathered_logit_copies: float
+    unfused_score_bytes: float
+    gathered_layers: float
+    temporary_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceConstants:
+    fine_grained_experts: int
+    fine_grained_factor: float
+    moe_factor: float
+    preview_factor: float
+    scaled_factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """Every fitted constant."""
+
+    version: str
+    archs: Mapping[str, ArchEfficiency]
+    sustained_by_device: Mapping[str, float]
+    stacks: Mapping[str, Stack]
+    link_shares: Mapping[str, float]
+    optimizers: Mapping[str, OptimizerCost]
+    compute: ComputeConstants
+    elementwise: ElementwiseConstants
+    communication: CommunicationConstants
+    data_parallel: DataParallelConstants
+    host: HostConstants
+    memory: MemoryConstants
+    confidence: ConfidenceConstants
+
+    def arch(self, name: str) -> ArchEfficiency:
+        """The constants of an architecture; of `default` where it has none of its own."""
+        return self.archs.get(name, self.archs["default"])
+
+    def stack(self, framework: Framework | None) -> Stack:
+        """The defaults of a framework; of `default` where none is named."""
+        return self.stacks[framework or "default"]
+
+    def link_share(self, tier: str) -> float:
+        """Share of the stated bandwidth that collectives reach on a fabric tier."""
+        return self.link_shares.get(tier, self.link_shares["network"])
+
+
+@functools.cache
+def efficiency() -> Efficiency:
+    """The constants that ship with this version."""
+    text = resources.files("solver.catalog").joinpath("efficiency.toml").read_text(encoding="utf-8")
+    return efficiency_of(tomllib.loads(text))
+
+
+def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
+    """Constants from the parsed TOML; raises KeyError or TypeError where a constant is missing or unknown."""
+    host, memory, data_parallel = dict(data["host"]), dict(data["memory"]), dict(data["data_parallel"])
+    return Efficiency(
+        version=data["version"],
+        archs={name: _arch(name, body) for name, body in data["arch"].items()},
+        sustained_by_device={name: body["sustained"] for name, body in data["device"].items()},
+        stacks={name: Stack(**body) for name, body in data["stack"].items()},
+        link_shares={name: body["share"] for name, body in data["link"].items()},
+        optimizers={name: OptimizerCost(state_bytes=b["state_bytes"], moved_bytes=b["moved_bytes"]) for name, b in data["optimizer"].items()},
+        compute=ComputeConstants(**data["compute"]),
+        elementwise=ElementwiseConstants(**data["elementwise"]),
+        communication=CommunicationConstants(**data["communication"]),
+        data_parallel=DataParallelConstants(step_overhead_s=seconds_from_ms(data_parallel.pop("step_overhead_ms")), **data_parallel),
+        host=HostConstants(**{name.removesuffix("_us") + "_s": seconds_from_us(value) for name, value in host.items()}),
+        memory=MemoryConstants(context_bytes=bytes_from_gib(memory.pop("context_gib")), dimension_bytes=bytes_from_gib(memory.pop("dimension_gib")), **memory),
+        confidence=ConfidenceConstants(**data["confidence"]),
+    )
+
+
+def _arch(name: str, body: Mapping[str, Any]) -> ArchEfficiency:
+    rest = {key: value for key, value in body.items() if key not in ("gemm", "attention")}
+    gemm = {}
+    for kind, given in body["gemm"].items():
+        curve = dict(given)
+        gemm[kind] = GemmCurve(fixed_s=seconds_from_us(curve.pop("fixed_us")), **curve)
+    attention = {kernel: AttentionCurve(**curve) for kernel, curve in body["attention"].items()}
+    return ArchEfficiency(name=name, known=name != "default", gemm=gemm, attention=attention, **rest)

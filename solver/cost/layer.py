@@ -1,0 +1,181 @@
+"""The work of one layer on one GPU: matrix products, attention core, elementwise bytes, forward, backward and the share of weight gradients."""
+from dataclasses import dataclass
+
+from solver.cost.machine import Machine, attention_curve
+from solver.cost.operators import attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area
+from solver.cost.setting import Setting
+from solver.domain.model import Architecture, LayerClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one GPU sees of a micro-batch: b sequences of its own, s tokens each over cp GPUs, tensors over t."""
+
+    sequences: float                                       # b, after the split by dp; may be a fraction where that does not divide
+    seq_len: int
+    tp: int
+    cp: int
+    ep: int
+    etp: int
+    sequence_parallel: bool
+    kernel: str                                            # attention kernel generation
+    eager_norm: bool
+
+    @property
+    def tokens(self) -> float:
+        """T = b s / c."""
+        return self.sequences * self.seq_len / self.cp
+
+    @property
+    def replicated(self) -> float:
+        """Share of the T h tensors outside tensor-parallel blocks that this GPU holds: 1 / t under sequence parallelism."""
+        return 1.0 / self.tp if self.sequence_parallel else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Seconds of one layer's computation. `attention_*` are part of forward and backward; `first_matrix_s` is the FFN's first product."""
+
+    forward_s: float
+    backward_s: float
+    weight_gradient_s: float
+    attention_forward_s: float
+    attention_backward_s: float
+    first_matrix_s: float
+    elementwise_forward_s: float
+
+
+Gemm = tuple[float, float, float]                          # m, n, k of the forward product
+
+
+def attention_gemms(model: Architecture, share: Share) -> list[Gemm]:
+    """Forward products of the attention projections on one GPU: (tokens, columns, inner). KV heads fewer than t are replicated."""
+    tokens, h, t = share.tokens, model.hidden_size, share.tp
+    heads = model.num_attention_heads / t
+    if model.mla is not None:
+        mla = model.mla
+        key = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+        query = [(tokens, mla.q_lora_rank, h), (tokens, heads * key, mla.q_lora_rank)] if mla.q_lora_rank else [(tokens, heads * key, h)]
+        return [*query, (tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, h),
+                (tokens, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank), (tokens, h, heads * mla.v_head_dim)]
+    width = model.head_width
+    return [(tokens, (heads + 2 * local_kv_heads(model, t)) * width, h), (tokens, h, heads * width)]
+
+
+def local_kv_heads(model: Architecture, tp: int) -> float:
+    """KV heads on one GPU: k / t, at least one."""
+    return max(1.0, model.kv_heads / tp)
+
+
+def head_widths(model: Architecture) -> tuple[int, int]:
+    """(d_qk, d_v) of the attention core."""
+    if model.mla is not None:
+        return model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim, model.mla.v_head_dim
+    return model.head_width, model.head_width
+
+
+def projected_width(model: Architecture, tp: int) -> float:
+    """q + 2 kv elements per token on one GPU."""
+    qk, v = head_widths(model)
+    heads = model.num_attention_heads / tp
+    if model.mla is not None:
+        return heads * (2 * qk + v)
+    return heads * qk + 2 * local_kv_heads(model, tp) * v
+
+
+def layer_work(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> Work:
+    """One layer's computation: three products per matrix (forward, input gradient, weight gradient), the attention core, elementwise bytes."""
+    model = setting.model
+    products: list[tuple[Gemm, float]] = []
+    with_attention = layer_class.attention != "mlp_only"
+    if with_attention:
+        products += [(g, 0.0) for g in attention_gemms(model, share)]
+    first, rest = ffn_products(model, layer_class, share)
+    products += first + rest
+    forward = sum(_product_s(setting, machine, g, experts) for g, experts in products)
+    first_s = sum(_product_s(setting, machine, g, experts) for g, experts in first)
+    input_gradient = sum(_product_s(setting, machine, (m, k, n), experts) for (m, n, k), experts in products)
+    weight_gradient = sum(_product_s(setting, machine, (k, n, m), experts, inner_split=True) for (m, n, k), experts in products)
+    core_forward, core_backward = attention_core(setting, machine, layer_class, share) if with_attention else (0.0, 0.0)
+    elementwise = elementwise_s(elementwise_bytes(setting, layer_class, share), machine.elementwise_bytes_s)
+    return Work(forward_s=forward + core_forward + elementwise,
+                backward_s=input_gradient + weight_gradient + core_backward + elementwise * setting.constants.elementwise.backward,
+                weight_gradient_s=weight_gradient, attention_forward_s=core_forward, attention_backward_s=core_backward,
+                first_matrix_s=first_s, elementwise_forward_s=elementwise)
+
+
+def ffn_products(model: Architecture, layer_class: LayerClass, share: Share) -> tuple[list[tuple[Gemm, float]], list[tuple[Gemm, float]]]:
+    """Forward products of the feed-forward part as (shape, number of local experts, 0: dense), the first matrix apart.
+
+    With experts: T / t * etp * top_k tokens reach this GPU's E / ep experts, evenly; each expert is cut over etp. Real routers are less even.
+    """
+    h, t, inner = model.hidden_size, share.tp, 2 if model.gated_ffn else 1
+    if not layer_class.moe or model.moe is None:
+        f = model.ffn_hidden_size / t
+        return [((share.tokens, inner * f, h), 0.0)], [((share.tokens, h, f), 0.0)]
+    moe = model.moe
+    routed, local = routed_tokens(model, share), moe.num_experts / share.ep
+    f = moe.expert_ffn_hidden_size / share.etp
+    first: list[tuple[Gemm, float]] = [((routed, inner * f, h), local)]
+    rest: list[tuple[Gemm, float]] = [((routed, h, f), local)]
+    if moe.shared_width:
+        first.append(((share.tokens, inner * moe.shared_width / t, h), 0.0))
+        rest.append(((share.tokens, h, moe.shared_width / t), 0.0))
+    return first, rest
+
+
+def routed_tokens(model: Architecture, share: Share) -> float:
+    """Tokens that reach the experts of one GPU: T / t * top_k from each of its etp-fold group."""
+    return share.tokens / share.tp * share.etp * (model.moe.top_k if model.moe else 0)
+
+
+def _product_s(setting: Setting, machine: Machine, shape: Gemm, experts: float, inner_split: bool = False) -> float:
+    m, n, k = shape
+    if not experts:
+        return gemm_s(machine.linear, m, n, k)
+    copies = max(1.0, experts)
+    each = (m, n, k / copies) if inner_split else (m / copies, n, k)
+    return gemm_s(machine.linear, *each, copies=copies) / setting.constants.compute.grouped_gemm_share
+
+
+def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> tuple[float, float]:
+    """Seconds (forward, backward) of softmax(q k) v on one GPU: fused by the kernel's curve, unfused as two products of the full square plus score bytes."""
+    model, constants = setting.model, setting.constants
+    window = float(model.sliding_window) if layer_class.attention in ("sliding_attention", "chunked_attention") and model.sliding_window else None
+    qk, v = head_widths(model)
+    heads = model.num_attention_heads / share.tp
+    area = score_area(share.seq_len, window) / share.cp
+    flops = attention_flops(share.sequences, area, heads, qk, v)
+    if share.kernel != "unfused":
+        return fused_attention_s(machine.attention_flops_s, attention_curve(machine.arch, share.kernel), flops, min(share.seq_len, window or share.seq_len))
+    odd = constants.compute.odd_head_dim if qk % 8 else 1.0
+    square = 2.0 * flops * odd / (machine.half.flops_s * machine.half.curve.compute * constants.compute.unfused_gemm_share)
+    scores = score_elements(share, heads)
+    elementwise = constants.elementwise
+    return (square + elementwise_s(scores * elementwise.unfused_score_forward, machine.elementwise_bytes_s),
+            2.0 * square + elementwise_s(scores * elementwise.unfused_score_backward, machine.elementwise_bytes_s))
+
+
+def score_elements(share: Share, heads: float) -> float:
+    """Attention scores that an unfused kernel stores on one GPU: b a s^2 / (t c), the masked half included."""
+    return share.sequences * heads * share.seq_len * share.seq_len / share.cp
+
+
+def elementwise_bytes(setting: Setting, layer_class: LayerClass, share: Share) -> float:
+    """Bytes of norms, residuals, activation, rotary, casts and dispatch of one layer forward."""
+    model, c = setting.model, setting.constants.elementwise
+    tokens, h, t = share.tokens, model.hidden_size, share.tp
+    replicated = c.replicated * tokens * h * share.replicated * (c.eager_norm if share.eager_norm else 1.0)
+    fold = 3.0 if model.gated_ffn else 2.0
+    attention = layer_class.attention != "mlp_only"
+    sharded = 3.0 * projected_width(model, t) * tokens if attention else 0.0
+    dispatched = 0.0
+    if layer_class.moe and model.moe is not None:
+        moe, routed = model.moe, routed_tokens(model, share)
+        sharded += fold * (routed * moe.expert_ffn_hidden_size / share.etp + tokens * moe.shared_width / t)
+        dispatched = c.dispatch * tokens / t * moe.top_k * h
+    else:
+        sharded += fold * tokens * model.ffn_hidden_size / t
+    cast = c.fp8_cast * tokens * (2.0 * h + (model.num_attention_heads * head_widths(model)[1] + model.ffn_hidden_size) / t) \
+        if setting.workload.precision in ("fp8", "nvfp4") else 0.0
+    return (replicated + c.sharded * sharded + dispatched) * setting.activation_element / 2.0 + cast

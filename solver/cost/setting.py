@@ -1,0 +1,91 @@
+"""What every unit of one problem shares: machines, constants, layer classes. Built once per problem and kept in a bounded cache."""
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from solver.catalog.efficiency import Efficiency, OptimizerCost, efficiency
+from solver.cost.machine import Machine, machine
+from solver.domain.model import Architecture, LayerClass, layer_classes
+from solver.domain.problem import Problem
+from solver.domain.workload import CustomOptimizer, TrainingWorkload
+from solver.errors import Fault, NotCovered
+
+T = TypeVar("T")
+PROBLEMS_KEPT = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One problem, ready to be priced. Byte sizes are of one element: activations, weights, gradients as accumulated."""
+
+    problem: Problem
+    model: Architecture
+    workload: TrainingWorkload
+    constants: Efficiency
+    machines: dict[str, Machine]
+    classes: tuple[LayerClass, ...]                        # distinct, in order of first appearance
+    layers: tuple[LayerClass, ...]                         # of every layer
+    optimizer: OptimizerCost
+    activation_element: float
+    gradient_element: float
+
+    @property
+    def optimizer_state_bytes(self) -> float:
+        """Per parameter, beside weights and gradients: in fp32 training the weights are their own master copy."""
+        return max(0.0, self.optimizer.state_bytes - (4.0 if self.workload.precision == "fp32" else 0.0))
+
+
+class Same(Generic[T]):
+    """A value as a dictionary key by identity: hashing a large cluster field by field would cost more than pricing."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+
+def setting(problem: Problem) -> Setting:
+    """The shared part of a problem's costs; raises NotCovered for what this version does not price."""
+    return _setting(Same(problem))
+
+
+@lru_cache(maxsize=PROBLEMS_KEPT)
+def _setting(key: Same[Problem]) -> Setting:
+    problem = key.value
+    model, workload = problem.model, problem.workload
+    if not isinstance(workload, TrainingWorkload):
+        raise NotCovered(Fault(pointer="/workload/kind", message="serving is not priced by this version", legal="training"))
+    if model.kind != "decoder":
+        raise NotCovered(Fault(pointer="/model/architecture/kind", message=f"models of kind {model.kind} are not priced by this version", legal="decoder"))
+    if workload.training != "full":
+        raise NotCovered(Fault(pointer="/workload/training", message=f"{workload.training} training is not priced by this version", legal="full"))
+    constants, layers = efficiency(), layer_classes(model)
+    wide = 4.0 if workload.precision == "fp32" else 2.0
+    return Setting(problem=problem, model=model, workload=workload, constants=constants,
+                   machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},
+                   classes=tuple(dict.fromkeys(layers)), layers=layers, optimizer=_optimizer(constants, workload), activation_element=wide,
+                   gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
+
+
+def _optimizer(constants: Efficiency, workload: TrainingWorkload) -> OptimizerCost:
+    named = workload.optimizer
+    if isinstance(named, CustomOptimizer):
+        return OptimizerCost(state_bytes=named.bytes_per_parameter, moved_bytes=2.0 * named.bytes_per_parameter + 10.0)
+    return constants.optimizers[named]
+
+
+def memoised(build: Callable[[Setting], Callable[..., T]]) -> Callable[[Problem], Callable[..., T]]:
+    """A function of (problem) that keeps `build`'s result for the last problems, by identity."""
+
+    @lru_cache(maxsize=PROBLEMS_KEPT)
+    def kept(key: Same[Problem]) -> Callable[..., T]:
+        return build(_setting(key))
+
+    return lambda problem: kept(Same(problem))

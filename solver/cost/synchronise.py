@@ -1,0 +1,107 @@
+"""What follows the last backward: gradient traffic that nothing hides, the optimizer step, gathering of updated weights."""
+from dataclasses import dataclass
+
+from solver.cost.collectives import all_reduce_slope
+from solver.cost.fabric import paths
+from solver.cost.machine import Machine
+from solver.cost.setting import Setting
+from solver.cost.unit import UnitSpec
+from solver.units import bytes_per_s_from_gb_s, seconds_from_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Parameters on one GPU, before ZeRO: sharded over the data ranks (dense) or over the expert-data ranks (experts)."""
+
+    dense: float = 0.0
+    experts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataTraffic:
+    """Gradient and weight traffic of one unit: ranks, and affine all-reduce times (constant, seconds per byte) of both communicators."""
+
+    ranks: int
+    expert_ranks: int
+    dense: tuple[float, float]
+    experts: tuple[float, float]
+
+    def gather_s(self, holding: Holding, element_bytes: float) -> float:
+        """Seconds to gather (or reduce-scatter) a holding once."""
+        constant = (self.dense[0] + (self.experts[0] if holding.experts else 0.0)) / 2.0
+        return constant + element_bytes * (holding.dense * self.dense[1] + holding.experts * self.experts[1]) / 2.0
+
+
+def data_ranks(spec: UnitSpec) -> int:
+    """Ranks that hold the same dense weights and average their gradients: replicas * dp * cp."""
+    return spec.replicas * spec.dp * spec.cp
+
+
+def expert_data_ranks(spec: UnitSpec) -> int:
+    """Ranks that hold the same experts: replicas * dp * cp * tp / (ep * etp), at least one."""
+    return max(1, data_ranks(spec) * spec.tp // (spec.ep * spec.etp))
+
+
+def data_traffic(setting: Setting, spec: UnitSpec) -> DataTraffic:
+    """The communicators of a unit, each at its slowest node group."""
+    dense = _slowest(setting, spec, data_ranks(spec), spec.tp)
+    ranks = expert_data_ranks(spec)
+    experts = _slowest(setting, spec, ranks, spec.ep * spec.etp) if setting.model.moe is not None else dense
+    return DataTraffic(ranks=data_ranks(spec), expert_ranks=ranks, dense=dense, experts=experts)
+
+
+def _slowest(setting: Setting, spec: UnitSpec, ranks: int, stride: int) -> tuple[float, float]:
+    if ranks == 1:
+        return 0.0, 0.0
+    slopes = [all_reduce_slope(path) for path in paths(setting.constants, setting.problem.cluster, spec.groups, ranks, stride)]
+    return max(s[0] for s in slopes), max(s[1] for s in slopes)
+
+
+def traffic_s(setting: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> float:
+    """Seconds of gradient and weight traffic after backward for a holding, were none of it hidden, without the constant part.
+
+    ZeRO-0 all-reduces gradients; ZeRO-1 reduce-scatters them and gathers weights (about 2 Psi both); ZeRO-2 scatters gradients during backward and
+    gathers weights here; ZeRO-3 gathers in every micro-batch instead.
+    """
+    gradient, weight = setting.gradient_element, setting.activation_element
+    both = {0: 2.0 * gradient, 1: gradient + weight, 2: weight, 3: 0.0}[spec.zero_stage]
+    return both / 2.0 * (holding.dense * traffic.dense[1] + holding.experts * traffic.experts[1])
+
+
+def latency_s(spec: UnitSpec, traffic: DataTraffic) -> float:
+    """Latency of the collectives behind the last backward."""
+    latency = traffic.dense[0] + (traffic.experts[0] if traffic.experts is not traffic.dense else 0.0)
+    return {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.0}[spec.zero_stage] * latency
+
+
+def optimizer_s(setting: Setting, machine: Machine, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> float:
+    """Seconds of the optimizer step: moved bytes per parameter over half the memory bandwidth, for the shard that this GPU updates."""
+    shards, expert_shards = shard_counts(spec, traffic)
+    owned = holding.dense / shards + holding.experts / expert_shards
+    return owned * setting.optimizer.moved_bytes / (machine.memory_bytes_s * setting.constants.data_parallel.optimizer_bandwidth_share)
+
+
+def shard_counts(spec: UnitSpec, traffic: DataTraffic) -> tuple[float, float]:
+    """Over how many ranks ZeRO shards dense weights and experts: all data ranks, or a smaller shard group."""
+    if spec.zero_stage == 0:
+        return 1.0, 1.0
+    limit = spec.shard_group or traffic.ranks
+    return float(min(limit, traffic.ranks)), float(min(limit, traffic.expert_ranks))
+
+
+def exposed_s(setting: Setting, traffic_seconds: float, backward_s: float) -> float:
+    """What of a layer's traffic shows after backward: all but what a share of one micro-batch's backward hides, and never less than a fixed share."""
+    c = setting.constants.data_parallel
+    return max(c.exposed_share * traffic_seconds, traffic_seconds - c.hidden_behind_backward * backward_s)
+
+
+def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
+    """All-reduce of the tied embedding's gradient between first and last stage: V h / t gradients over the slowest outermost tier of the unit."""
+    if not setting.model.tied_embeddings:
+        return 0.0
+    size = setting.model.vocab_size * setting.model.hidden_size / spec.tp * setting.gradient_element
+    seconds = 0.0
+    for name in spec.groups:
+        tier = setting.problem.cluster.group(name).tiers[-1]
+        seconds = max(seconds, size / (bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * setting.constants.link_share(tier.name)) + 2.0 * seconds_from_us(tier.latency_us))
+    return seconds

@@ -1,0 +1,87 @@
+"""Communication of one layer: bytes by formula, seconds over the fabric of one node group."""
+from collections.abc import Callable
+
+from solver.cost.collectives import Path, all_reduce_s, all_to_all_s, ring_pass_s
+from solver.cost.layer import Share, head_widths, local_kv_heads
+from solver.cost.setting import Setting
+from solver.domain.model import Architecture, LayerClass
+
+PathOf = Callable[[int, int], Path]                        # (ranks, stride) -> levels within the node group
+
+
+def tensor_all_reduce_bytes(sequences: float, seq_len: int, hidden: int, tp: int, element_bytes: float = 2.0) -> float:
+    """Bytes that each GPU sends per layer and micro-batch for tensor parallelism: 4 all-reduces (2 forward, 2 backward) of b s h elements.
+
+    Each ring all-reduce of S bytes sends 2 (t - 1) / t * S. Sequence parallelism sends the same as reduce-scatter and all-gather.
+    """
+    return 4.0 * 2.0 * (tp - 1.0) / tp * sequences * seq_len * hidden * element_bytes
+
+
+def ulysses_elements(activations: float, degree: int, query_heads: int, kv_heads: int) -> float:
+    """Elements per GPU and block, forward and backward, of Ulysses attention of degree N: 4 A / N + 4 A / (N a / k), A = b s h.
+
+    Queries and outputs, then keys and values; with as many KV heads as heads 8 A / N. Where N exceeds the KV heads these are replicated first.
+    """
+    replicated = max(1.0, degree / kv_heads)
+    return 4.0 * activations / degree + 4.0 * activations / (degree * query_heads / kv_heads) * replicated
+
+
+def ring_elements(activations: float, query_heads: int, kv_heads: int) -> float:
+    """Elements per GPU and block of ring attention, forward and backward: 6 A k / a (KV forward; KV and their gradients backward)."""
+    return 6.0 * activations * kv_heads / query_heads
+
+
+def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share) -> float:
+    """Exposed seconds of tensor parallelism in one pass (forward, backward or recomputation) of one layer.
+
+    One all-reduce behind attention and one behind the dense FFN or shared experts; routed experts cut over etp gather and scatter their tokens.
+    """
+    if share.tp == 1:
+        return 0.0
+    model = setting.model
+    path = path_of(share.tp, 1)
+    size = share.tokens * model.hidden_size * setting.activation_element
+    dense = not (layer_class.moe and model.moe)
+    shared = model.moe is not None and model.moe.shared_width > 0
+    reductions = (layer_class.attention != "mlp_only") + (dense or shared or not share.sequence_parallel)
+    seconds = reductions * all_reduce_s(path, size)
+    if not dense and model.moe is not None and share.etp > 1:
+        seconds += all_reduce_s(path_of(share.etp, 1), share.tokens / share.tp * share.etp * model.moe.top_k * model.hidden_size * setting.activation_element)
+    return seconds * setting.constants.communication.tensor_contention
+
+
+def context_s(setting: Setting, path_of: PathOf, share: Share, ulysses: int, attention_forward_s: float, attention_backward_s: float) -> tuple[float, float]:
+    """Exposed seconds (forward, backward) of context parallelism in one layer: Ulysses all-to-alls, and what the ring cannot hide behind attention."""
+    if share.cp == 1:
+        return 0.0, 0.0
+    model, element = setting.model, setting.activation_element
+    qk, v = head_widths(model)
+    ring = max(1, share.cp // ulysses)
+    kv = (qk + v) * _kv_heads_sent(model, share)
+    all_to_all = 0.0
+    if ulysses > 1:
+        path = path_of(ulysses, share.tp)
+        query = share.tokens * model.num_attention_heads / share.tp * qk * element
+        keys = share.tokens * kv * element * max(1.0, ulysses / _kv_heads_sent(model, share)) / 2.0
+        all_to_all = 2.0 * all_to_all_s(path, query) + 2.0 * all_to_all_s(path, keys)
+    if ring == 1:
+        return all_to_all, all_to_all
+    kept = max(kv / ulysses, qk + v)
+    passed = ring_pass_s(path_of(ring, share.tp * ulysses), share.tokens * ulysses * kept * element)
+    return all_to_all + max(0.0, passed - attention_forward_s), all_to_all + max(0.0, 2.0 * passed - attention_backward_s)
+
+
+def _kv_heads_sent(model: Architecture, share: Share) -> float:
+    return model.num_attention_heads / share.tp if model.mla is not None else local_kv_heads(model, share.tp)
+
+
+def expert_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share) -> float:
+    """Seconds of expert parallelism in one pass of one layer: dispatch and combine, two all-to-alls of T / t * top_k * h elements over ep ranks, exposed.
+
+    Together with backward: 4 (e - 1) / e * b s top_k h elements per layer. Kernels that send a token once per node, and overlap, are not modelled.
+    """
+    model = setting.model
+    if share.ep == 1 or not layer_class.moe or model.moe is None:
+        return 0.0
+    size = share.tokens / share.tp * model.moe.top_k * model.hidden_size * setting.activation_element
+    return 2.0 * all_to_all_s(path_of(share.ep, share.etp), size) / setting.constants.communication.expert_share

@@ -1,0 +1,3 @@
+"""The version of the formulas: part of every cache key and of every plan."""
+
+COST_MODEL_VERSION = "1"
