@@ -1,0 +1,69 @@
+"""Reading a request body within bounds, and turning it into a checked value or an exact list of faults."""
+import asyncio
+import functools
+
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from service.api.errors import Refused
+from service.api.faults import faults_of
+from service.api.strict_json import parse
+from service.settings import Settings
+from solver.errors import Fault, InputError
+
+T = TypeVar("T")
+
+
+
+
+async def read(request: Request, settings: Settings) -> bytes:
+    """The whole body, or a refusal as soon as it is known to be too large, too slow, or not JSON."""
+    media = request.headers.get("content-type", "").lower()
+    kind, _, parameters = media.partition(";")
+    if kind.strip() != "application/json" or ("charset" in parameters and "utf-8" not in parameters):
+        raise Refused(415, "unsupported-media-type", f"Content-Type is {media[:100]!r}; legal: application/json in UTF-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refused(415, "unsupported-encoding", "compressed bodies are not accepted; legal: no Content-Encoding")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > settings.max_body_bytes:
+        raise _too_large(settings, f"{int(length)} bytes")
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            return await _collect(request, settings)
+    except TimeoutError:
+        raise Refused(408, "body-too-slow", f"the body did not arrive within {settings.body_timeout_s:g} s", {"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise Refused(400, "incomplete-body", "the body ended early") from None
+
+
+async def _collect(request: Request, settings: Settings) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > settings.max_body_bytes:
+            raise _too_large(settings, "more")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(settings: Settings, size: str) -> Refused:
+    return Refused(413, "body-too-large", f"the body has {size}; legal: at most {settings.max_body_bytes} bytes", {"Connection": "close"})
+
+
+@functools.cache
+def adapter(cls: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(cls)
+
+
+def checked(raw: bytes, cls: type[T]) -> T:
+    """The body as an instance of `cls`. Raises `MalformedJson`, or `InputError` with every fault."""
+    value: Any = parse(raw)
+    if not isinstance(value, dict):
+        raise InputError(Fault(pointer="", message="the body is not an object", legal="a JSON object, see /openapi.json"))
+    try:
+        return adapter(cls).validate_json(raw)
+    except ValidationError as e:
+        raise InputError(*faults_of(e, value, cls)) from e

@@ -1,0 +1,1 @@
+"""Tables, engine, and all SQL."""

@@ -1,0 +1,62 @@
+"""The planner of the service: the library behind the protocol of `port`. Slow imports happen at the first call, not at start."""
+import importlib.metadata
+from dataclasses import dataclass
+
+from solver.domain.estimate import Estimate, Reason
+from solver.domain.options import Constraints, Objective, SearchOptions
+from solver.domain.plan import Plan, Versions
+from solver.domain.problem import Problem
+from solver.domain.request import EstimateRequest, PlanRequest
+from solver.errors import Fault, NotCovered
+from solver.search.result import Cancelled, Report, SearchResult
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryPlanner:
+    """Calls the library; stateless, so that every process can have its own."""
+
+    def warm(self) -> None:
+        import solver.cost.estimate
+        import solver.importers.request
+        import solver.search.driver
+        import solver.search.formulation
+        import solver.verify  # noqa: F401
+
+    def versions(self) -> Versions:
+        from solver.catalog.loader import CATALOGUE_VERSION
+        from solver.cost.version import COST_MODEL_VERSION
+
+        return Versions(cost_model=COST_MODEL_VERSION, catalogue=CATALOGUE_VERSION)
+
+    def problem(self, request: PlanRequest | EstimateRequest) -> Problem:
+        from solver.importers.request import problem_of
+
+        faults = [Fault(pointer=f"/{name}", message=f"{name} are not used by this version: answers would ignore them", legal="leave it out")
+                  for name in ("profiles", "calibration_set") if getattr(request, name) is not None]
+        if faults:
+            raise NotCovered(*faults)
+        margin = request.constraints.memory_margin if isinstance(request, PlanRequest) else request.memory_margin
+        return problem_of(request.model, request.cluster, request.workload, margin)
+
+    def estimate(self, problem: Problem, request: EstimateRequest) -> Estimate:
+        from solver.cost.estimate import estimate
+
+        what = request.strategy or request.plan
+        assert what is not None                             # the request type refuses a body with neither
+        return estimate(problem, what)
+
+    def search(self, problem: Problem, objective: Objective, constraints: Constraints, options: SearchOptions,
+               report: Report, cancelled: Cancelled) -> SearchResult:
+        from solver.search.driver import search
+
+        return search(problem, objective, constraints, options, report, cancelled)
+
+    def judge(self, problem: Problem, plan: Plan, predicted: Estimate, constraints: Constraints) -> tuple[Reason, ...]:
+        from solver.verify import judge
+
+        return judge(problem, plan, predicted, constraints)
+
+
+def solver_version() -> str:
+    """Version of the solver library, part of the cache key: another one may prove more, or find another optimum."""
+    return importlib.metadata.version("ortools")

@@ -1,0 +1,74 @@
+"""The durable queue: plans run outside the request, survive a crash, and are taken up again by the executor of the same name."""
+import threading
+from typing import Any
+
+import structlog
+from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowSerializationFormat
+
+from service.db.plans import PlanTable
+from service.jobs.pool import SolverPool
+from service.jobs.port import Planner
+from service.jobs.work import Worker
+from service.settings import Settings
+
+APPLICATION = "shardwright"
+WORKFLOW = "solve_plan"
+QUEUE = "plans"
+WORKFLOW_VERSION = "1"                                      # of the steps below, not of the product: jobs of another version are left alone
+STOP_WAIT_S = 5.0
+LOG = structlog.get_logger("shardwright.jobs")
+
+
+class PlanQueue:
+    """Hands plans to workers. Plans, statuses and answers live in our own tables; the queue remembers only which plan ids are to be run."""
+
+    def __init__(self, settings: Settings, plans: PlanTable) -> None:
+        self._plans = plans
+        DBOS.migrate(settings.jobs_database)
+        self._client = DBOSClient(system_database_url=settings.jobs_database, application_name=APPLICATION)
+
+    def put(self, plan_id: str) -> None:
+        """Have a plan solved. Doing so twice is doing it once: the plan's id is the job's."""
+        self._client.enqueue({"workflow_name": WORKFLOW, "queue_name": QUEUE, "workflow_id": plan_id, "app_version": WORKFLOW_VERSION,
+                              "serialization_type": WorkflowSerializationFormat.PORTABLE}, plan_id)
+
+    def put_missing(self) -> None:
+        """Queue what was stored but not queued, because the service ended between the two."""
+        for plan_id in self._plans.unfinished_ids():
+            self.put(plan_id)
+
+    def close(self) -> None:
+        self._client.destroy()
+
+
+class WorkerEngine:
+    """Runs queued plans in this process: one per solver process at a time. One engine per Python process."""
+
+    def __init__(self, settings: Settings, plans: PlanTable, planner: Planner) -> None:
+        self._stopping = threading.Event()
+        self.pool = SolverPool(planner, settings.workers)
+        self._worker = Worker(settings, plans, self.pool, self._stopping)
+        config: DBOSConfig = {"name": APPLICATION, "system_database_url": settings.jobs_database, "executor_id": settings.executor,
+                              "application_version": WORKFLOW_VERSION, "log_level": "WARNING", "use_listen_notify": not settings.is_sqlite}
+        DBOS(config=config)
+        _register(self._worker)
+        DBOS.listen_queues([QUEUE])
+        DBOS.launch()
+        DBOS.register_queue(QUEUE, worker_concurrency=settings.workers, polling_interval_sec=settings.queue_poll_s, on_conflict="always_update")
+
+    def close(self) -> None:
+        """Stop. Jobs in progress are left as they are and resume at the next start."""
+        self._stopping.set()
+        self.pool.close()
+        self._worker.idle.wait(STOP_WAIT_S)
+        DBOS.destroy(destroy_registry=True)
+
+
+def _register(worker: Worker) -> None:
+    @DBOS.step(name="solve")
+    def step(plan_id: str) -> str:
+        return worker.run(plan_id)
+
+    @DBOS.workflow(name=WORKFLOW)
+    def solve_plan(plan_id: str) -> Any:
+        return step(plan_id)

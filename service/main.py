@@ -1,0 +1,108 @@
+"""The only composition root: settings in, application out."""
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator
+from importlib.metadata import PackageNotFoundError, version
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api import catalog, docs, errors, estimates, events, exports, health, metrics, plans, strategies, timeline
+from service.api.access import AccessGuard
+from service.api.schema import openapi
+from service.jobs.core import open_core
+from service.jobs.failures import problem
+from service.jobs.port import Planner
+from service.settings import Settings
+from solver.errors import Fault
+
+RESOURCES = (estimates, plans, events, exports, timeline, catalog, strategies, docs)
+OPERATIONS = (health, metrics)
+
+
+def create_app(settings: Settings | None = None, *, planner: Planner | None = None) -> FastAPI:
+    """The application. The database is opened, and workers started, when it starts to serve."""
+    settings = settings or Settings()
+    _log_as_json(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.streams = events.Streams(settings.max_event_streams)
+        app.state.core = await asyncio.to_thread(open_core, settings, planner)
+        try:
+            yield
+        finally:
+            app.state.streams.stopping.set()
+            await asyncio.to_thread(app.state.core.close)
+
+    app = FastAPI(title="Shardwright", version=product_version(), lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.openapi = lambda: openapi(app)                      # type: ignore[method-assign]
+    app.state.settings, app.state.metrics = settings, metrics.Metrics()
+    errors.install(app)
+    app.add_exception_handler(RequestValidationError, _on_bad_parameters)
+    for resource in (*OPERATIONS, *(RESOURCES if settings.answers else ())):
+        app.include_router(resource.router)
+    if settings.answers:
+        _mount_pages(app)
+    app.add_middleware(AccessGuard, settings=settings)
+    app.add_middleware(metrics.MetricsRecorder, metrics=app.state.metrics)
+    return app
+
+
+def run(settings: Settings) -> None:
+    """Serve until told to stop."""
+    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None, access_log=False, server_header=False,
+                timeout_graceful_shutdown=settings.shutdown_grace_s, h11_max_incomplete_event_size=64 * 1024)
+
+
+def product_version() -> str:
+    try:
+        return version("shardwright")
+    except PackageNotFoundError:                            # run from a checkout that is not installed
+        return "0.1.0"
+
+
+def _mount_pages(app: FastAPI) -> None:
+    try:
+        from service import web
+
+        web.mount(app)
+    except ModuleNotFoundError as e:                        # an API without pages is whole all the same
+        if not (e.name or "").startswith("service.web"):
+            raise
+
+
+async def _on_bad_parameters(request: Request, error: Exception) -> Response:
+    del request
+    assert isinstance(error, RequestValidationError)
+    faults = [Fault(pointer="/" + "/".join(str(p) for p in e["loc"]), message=f"{str(e.get('input'))[:80]!r}: {e['msg']}",
+                    legal=_legal(e.get("ctx", {})))
+              for e in error.errors()]
+    return errors.response(problem("bad-parameter", "A parameter has faults", 422, "; ".join(f"{f.pointer}: {f.message}" for f in faults), faults))
+
+
+def _legal(context: dict[str, object]) -> str | None:
+    return ", ".join(f"{name} {value}" for name, value in context.items() if name != "error") or None
+
+
+def _log_as_json(settings: Settings) -> None:
+    """One JSON object a line on standard error, the libraries' own logs included. Bodies, keys and URLs of databases are never logged."""
+    shared = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_logger_name, structlog.stdlib.add_log_level,
+              structlog.processors.TimeStamper(fmt="iso", utc=True)]
+    structlog.configure(processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter], wrapper_class=structlog.stdlib.BoundLogger,
+                        logger_factory=structlog.stdlib.LoggerFactory(), cache_logger_on_first_use=False)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info,
+                                              structlog.processors.JSONRenderer()]))
+    root = logging.getLogger()
+    root.handlers = [h for h in root.handlers if not isinstance(h.formatter, structlog.stdlib.ProcessorFormatter)] + [handler]
+    root.setLevel(settings.log_level)
+    for name in ("alembic", "dbos", "httpx", "multipart"):
+        logging.getLogger(name).setLevel(logging.WARNING)
