@@ -27,6 +27,9 @@ def layout_of(problem: Problem, plan: Plan) -> tuple[Layout | None, tuple[Reason
     if plan.virtual_stages != len(first.stages[0].layers):
         reasons.append(Reason(code="pipeline.virtual_stages", message=f"virtual_stages is {plan.virtual_stages}, the stages list {len(first.stages[0].layers)} ranges",
                               fix=f"virtual_stages {len(first.stages[0].layers)}"))
+    if any(len(s.groups) > 1 for s in stages) and len({(s.tp, s.dp) for s in stages}) > 1:
+        reasons.append(Reason(code="placement.straddle_unlike", message="a stage straddles node groups while stages differ in tp or dp",
+                              fix="stages within one node group each, or the same tp and dp in every stage: launchers of unlike stages bind each to one device type"))
     layout = Layout(stages=tuple(stages), edges=edges, replicas=len(plan.pipelines), micro_batches=first.micro_batches, micro_batch_size=plan.micro_batch_size,
                     schedule=plan.schedule, virtual_stages=len(first.stages[0].layers), sequence_parallel=plan.sequence_parallel, ulysses=plan.ulysses or 1,
                     vocabulary_parallel_loss=plan.vocabulary_parallel_loss, pipeline_vocabulary=plan.pipeline_vocabulary, framework=plan.framework,

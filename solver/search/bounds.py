@@ -1,0 +1,97 @@
+"""Lower bounds on the step time of everything that a choice's tables allow, and on what is left to do from a partial plan.
+
+Notation: stages are counted k = 1, 2, ... from the last; x_k is a stage's time per micro-batch, F_k its forward part, D_k = x_1 + ... + x_{k-1}, S = Σ x, m micro-batches.
+The recurrence of 1F1B is a longest path; each of these is the length of one path through it, hence a lower bound (transfers are part of x):
+
+    S + (m - 1) x_k - D_k                     fill to stage k, m micro-batches there, drain
+    S + (m - 1) x_k - (min(m, k) - 1) F_k     one micro-batch through the whole pipeline first, then the rest of stage k's work
+    S + (m - k) x_k + D_k    (m >= k + 1)     the same, and once more to the last stage and back at the end
+
+so T >= S + z_k for z_k the largest of the three terms behind S. The last is exact for stages that are nearly balanced.
+GPipe: T = S + (m - 1) (max F + max B) >= S + (m - 1) max x.
+"""
+import numpy as np
+
+from solver.search.tables import Floats, Ints, Tables
+
+SLACK = 1e-9                                               # relative; float sums in another order must not cut an optimum
+
+
+def stage_term(schedule: str, m: int, k: int, x: Floats, forward: Floats, behind: Floats) -> Floats:
+    """z_k: what a stage at position k from the end adds to S, elementwise. x, forward, behind = D_k in seconds."""
+    if schedule == "gpipe":
+        return (m - 1) * x
+    term = np.maximum((m - 1) * x - behind, (m - 1) * x - (min(m, k) - 1) * forward)
+    return np.maximum(term, (m - k) * x + behind) if m >= k + 1 else term
+
+
+def held(schedule: str, m: int, k: int) -> int:
+    """Micro-batches whose activations a stage at position k from the end holds at its peak."""
+    return m if schedule == "gpipe" else min(m, k)
+
+
+def layer_floor(t: Tables) -> Floats:
+    """[L + 1] least time of the first L - c layers and the embedding, whatever their kinds: the cost to go without resources."""
+    per_layer = np.diff(t.time, axis=1).min(axis=0)
+    left = per_layer.sum() - np.concatenate(([0.0], np.cumsum(per_layer)))
+    return np.maximum(left, 0.0) + t.embedding_time.min()
+
+
+def sync_floor(t: Tables) -> float:
+    """No plan's last synchronisation is shorter: a stage of one layer of the cheapest kind."""
+    one = np.diff(t.sync, axis=2).min(axis=2)
+    return float((t.sync_constant + one).max(axis=1).min())
+
+
+def quick_bound(t: Tables) -> float:
+    """A lower bound on the step time of the choice, without search.
+
+    Let a plan have T = its step time. Every stage has m x_k <= T - sync, and GPUs are limited: for multipliers λ_g >= 0 with Σ λ_g N_g = m,
+    m max x >= Σ_g λ_g N_g max x >= Σ_stages λ gpus_k x_k, so T >= sync + Σ_layers min_u λ_u gpus_u τ_u (a straddling kind takes its cheapest group's λ).
+    With the fill, T >= sync + S + (m - 1 - φ (K - 1)) max x where F_k <= φ x_k and K bounds the number of stages; both are maximised over a grid of λ.
+    """
+    m, r = t.micro_batches, t.resources
+    per_layer = np.diff(t.time, axis=1)                    # [K, L]
+    phi = float(np.max(np.diff(t.forward, axis=1) / np.maximum(per_layer, 1e-300)))
+    most = stage_count_bound(t)
+    steady = m - 1 - phi * (min(m, most) - 1) if t.schedule != "gpipe" else float(m - 1)
+    grid = simplex_grid(len(r.group_gpus))                 # [J, G], rows sum to 1
+    price = grid / r.group_gpus                            # λ_g for Σ λ_g N_g = 1
+    least = np.where(r.members[None], price[:, None, :], np.inf).min(axis=2)[:, t.set_index] * t.gpus   # [J, K]
+    ends = np.maximum(t.head_time, 0.0)[None], t.embedding_time[None]
+    best = 0.0
+    scales = [(0.0, float(m))]
+    if t.virtual_stages == 1 and steady > 0:
+        scales.append((1.0, steady))
+    for own, weight in scales:
+        coefficient = own + weight * least                 # [J, K]
+        value = (coefficient[:, :, None] * per_layer[None]).min(axis=1).sum(axis=1)
+        value += (coefficient * ends[0]).min(axis=1) + (coefficient * ends[1]).min(axis=1)
+        best = max(best, float(value.max()))
+    return (best + sync_floor(t)) * (1.0 - SLACK)
+
+
+def stage_count_bound(t: Tables) -> int:
+    """No plan has more stages: layers, and GPUs over those of the smallest kind."""
+    return int(min(t.layers, t.resources.capacity.max() // t.gpus.min()))
+
+
+def simplex_grid(groups: int) -> Floats:
+    """[J, groups] points with coordinates >= 0 that sum to 1: any of them is a valid multiplier."""
+    if groups == 1:
+        return np.ones((1, 1))
+    steps = {2: 40, 3: 12, 4: 8}.get(groups, 5)
+    if groups > 6:
+        return np.vstack([np.eye(groups), np.full((1, groups), 1.0 / groups)])
+    points = np.array([p for p in np.ndindex(*(steps + 1,) * (groups - 1)) if sum(p) <= steps], dtype=float)
+    return np.hstack([points, steps - points.sum(axis=1, keepdims=True)]) / steps
+
+
+def most_layers(t: Tables, k: int, limit: float) -> Ints:
+    """[K] most layers that a middle stage at position k may hold under T <= limit and memory, wherever they lie: an optimistic count."""
+    m = t.micro_batches
+    per_layer = np.diff(t.time, axis=1).min(axis=1)
+    per_static, per_activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
+    in_memory = (t.capacity - t.buffers) / np.maximum(per_static + per_activation * held(t.schedule, m, k), 1e-300)
+    in_time = limit / (m * per_layer)
+    return np.clip(np.floor(np.minimum(in_memory, in_time) * (1 + SLACK) + SLACK), 0, t.layers).astype(np.int64)

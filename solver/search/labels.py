@@ -1,0 +1,196 @@
+"""The label dynamic program: stages are added from the last to the first, and partial plans that cannot win are dropped.
+
+A label is a partial plan: l layers placed in k stages, GPUs used by set of node groups, the kind of its most upstream stage, s = Σ x, Z = max z, Q = max sync.
+Its plan costs at least s + cost-to-go + max(Z, ·) + max(Q, ·). With `dominance`, of two labels equal in (l, kind's edge row, GPUs) the one with larger s, Z and Q goes:
+s enters z monotonically only in terms that grow with it except the first of `bounds.stage_term`, so that term is left out of a label's Z here.
+The least value found is therefore a lower bound on every plan of the choice, and the plan that has it is the candidate to price exactly.
+"""
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.search.bounds import SLACK, held, most_layers, stage_count_bound, sync_floor
+from solver.search.prices import CostToGo, cost_to_go
+from solver.search.tables import Floats, Ints, Tables
+
+CHUNK = 250_000                                            # elements of one expansion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePick:
+    """A stage by kind index and number of layers."""
+
+    kind: int
+    layers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A complete plan with its lower bound; stages from the first to the last."""
+
+    bound: float
+    stages: tuple[StagePick, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRun:
+    """`bound` is proved for the whole choice (the cut-off where nothing below it exists); `complete` is False where labels were dropped to stay in memory."""
+
+    bound: float
+    plans: tuple[Found, ...]
+    labels: int
+    complete: bool
+
+
+@dataclass(slots=True)
+class _Level:
+    """Labels of one level as columns."""
+
+    layers: Ints
+    kind: Ints
+    used: Ints                                             # [N, sets] GPUs
+    s: Floats
+    z: Floats
+    q: Floats
+    parent: Ints
+    count: Ints                                            # layers of the newest stage
+
+    def take(self, keep: Ints) -> "_Level":
+        return _Level(*(getattr(self, n)[keep] for n in ("layers", "kind", "used", "s", "z", "q", "parent", "count")))
+
+
+def run(t: Tables, cutoff: float, *, dominance: bool, max_labels: int, keep: int, max_stages: int | None = None, multiple: int = 1,
+        stop: Callable[[], bool] = lambda: False) -> LabelRun:
+    """All plans of a choice that may be faster than `cutoff` seconds (with `dominance`: at least the one of least bound), the `keep` best of them.
+
+    `multiple`: layers of a stage must be a multiple of it. `max_labels` bounds a level's size; beyond it the best are kept and the run is not complete.
+    """
+    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, multiple)
+    return search.run(stop)
+
+
+class _Search:
+    def __init__(self, t: Tables, cutoff: float, dominance: bool, max_labels: int, keep: int, max_stages: int | None, multiple: int) -> None:
+        self.t, self.cutoff, self.dominance, self.max_labels, self.keep, self.multiple = t, cutoff, dominance, max_labels, keep, multiple
+        self.most_stages = min(stage_count_bound(t), max_stages or t.layers)
+        self.q0 = sync_floor(t)
+        self.go: CostToGo = cost_to_go(t, cutoff)
+        self.levels: list[_Level] = []
+        self.plans: list[tuple[float, int, int, int, int]] = []     # bound, level, parent label, kind, layers
+        self.labels, self.complete = 0, True
+        self.edge_row = np.unique(t.edge.T, axis=0, return_inverse=True)[1].reshape(-1)    # downstream kinds that cost the upstream the same
+
+    def run(self, stop: Callable[[], bool]) -> LabelRun:
+        sets = len(self.t.resources.sets)
+        level = _Level(layers=np.zeros(1, np.int64), kind=np.full(1, -1), used=np.zeros((1, sets), np.int64), s=np.zeros(1), z=np.zeros(1),
+                       q=np.full(1, self.q0), parent=np.zeros(1, np.int64), count=np.zeros(1, np.int64))
+        for k in range(1, self.most_stages + 1):
+            self.levels.append(level)
+            level = self._expand(level, k)
+            self.labels += len(level.s)
+            if len(level.s) == 0:
+                break
+            if stop():
+                self.complete = False
+                break
+        self.plans.sort(key=lambda p: p[0])
+        found = tuple(self._trace(p) for p in self.plans[:self.keep])
+        bound = min([self.cutoff, *(p[0] for p in self.plans)]) if self.complete else 0.0
+        return LabelRun(bound=bound, plans=found, labels=self.labels, complete=self.complete)
+
+    def _trace(self, plan: tuple[float, int, int, int, int]) -> Found:
+        bound, level, parent, kind, layers = plan
+        stages = [StagePick(kind=kind, layers=layers)]
+        while level > 0:
+            row = self.levels[level]
+            stages.append(StagePick(kind=int(row.kind[parent]), layers=int(row.count[parent])))
+            parent, level = int(row.parent[parent]), level - 1
+        return Found(bound=bound, stages=tuple(stages))
+
+    def _expand(self, level: _Level, k: int) -> _Level:
+        limits = most_layers(self.t, k, self.cutoff - self.q0)
+        pairs = [(u, n) for u in range(self.t.num_kinds) for n in range(self.multiple, int(limits[u]) + 1, self.multiple)]
+        if not pairs:
+            return level.take(np.zeros(0, np.int64))
+        kinds, counts = np.array(pairs, dtype=np.int64).T
+        parts = []
+        step = max(1, CHUNK // len(pairs))
+        for first in range(0, len(level.s), step):
+            parts.append(self._expand_rows(level, np.arange(first, min(first + step, len(level.s))), kinds, counts, k))
+        merged = _Level(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("layers", "kind", "used", "s", "z", "q", "parent", "count")))
+        return self._thin(merged, k)
+
+    def _expand_rows(self, level: _Level, rows: Ints, kinds: Ints, counts: Ints, k: int) -> _Level:
+        t, r = self.t, self.t.resources
+        layers = level.layers[rows][:, None] + counts[None]                        # [rows, pairs]
+        used = level.used[rows][:, None, :] + np.zeros((len(r.sets), len(kinds)), np.int64).T[None]
+        used[:, np.arange(len(kinds)), t.set_index[kinds]] += t.gpus[kinds]
+        fits = (layers <= t.layers) & ((used @ r.inside.T.astype(np.int64)) <= r.capacity).all(axis=2)
+        if r.price_limit is not None:
+            fits &= (used * r.price).sum(axis=2) <= r.price_limit * (1 + SLACK)
+        i, j = np.nonzero(fits)
+        if len(i) == 0:
+            return level.take(np.zeros(0, np.int64))
+        row, kind, count, upto, used = rows[i], kinds[j], counts[j], layers[i, j], used[i, j]
+        first = upto == t.layers
+        label = self._costs(level, row, kind, count, upto, first, k)
+        if label is None:
+            return level.take(np.zeros(0, np.int64))
+        s, z, q, ok = label
+        done = np.nonzero(ok & first)[0]
+        value = s[done] + z[done] + q[done]
+        for at in done[value < self.cutoff * (1 - SLACK)]:
+            self.plans.append((float(s[at] + z[at] + q[at]), k - 1, int(row[at]), int(kind[at]), int(count[at])))
+        ok &= ~first & (k < self.most_stages)
+        ok[ok] &= self.go.bound(upto[ok], used[ok], s[ok], z[ok], q[ok]) < self.cutoff * (1 - SLACK)
+        at = np.nonzero(ok)[0]
+        return _Level(layers=upto[at], kind=kind[at], used=used[at], s=s[at], z=z[at], q=q[at], parent=row[at], count=count[at])
+
+    def _costs(self, level: _Level, row: Ints, kind: Ints, count: Ints, upto: Ints, first: np.ndarray, k: int) -> tuple[Floats, Floats, Floats, np.ndarray] | None:
+        """New s, Z, Q, and which are legal in memory and below the cut-off."""
+        t, m, before = self.t, self.t.micro_batches, upto - count
+        last = k == 1
+        flight = held(t.schedule, m, k)
+        activation = t.activation[kind, upto] - t.activation[kind, before] + last * t.head_activation[kind] + first * t.embedding_activation[kind]
+        static = t.static[kind, upto] - t.static[kind, before] + last * t.head_static[kind] + first * t.embedding_static[kind]
+        ok = static + activation * flight + t.buffers[kind] <= t.capacity[kind] * (1 + SLACK)
+        edge = 0.0 if last else t.edge[kind, level.kind[row]]
+        forward = t.forward[kind, upto] - t.forward[kind, before] + last * t.head_forward[kind] + first * t.embedding_forward[kind] + edge
+        x = t.time[kind, upto] - t.time[kind, before] + last * t.head_time[kind] + first * t.embedding_time[kind] + 2 * edge
+        behind = level.s[row]
+        z = (m - 1) * x if t.schedule == "gpipe" else (m - 1) * x - (min(m, k) - 1) * forward
+        if t.schedule != "gpipe" and m >= k + 1:
+            z = np.maximum(z, (m - k) * x + behind)
+        sync = t.sync_constant[kind] + t.sync[kind, :, upto] - t.sync[kind, :, before] + last * t.sync_head[kind] + first[:, None] * t.sync_embedding[kind]
+        q = np.maximum(level.q[row], sync.max(axis=1))
+        s, z = behind + x, np.maximum(level.z[row], z)
+        ok &= s + z + q < self.cutoff * (1 - SLACK)
+        return s, z, q, ok
+
+    def _thin(self, level: _Level, k: int) -> _Level:
+        if len(level.s) > 1 and self.dominance:
+            level = level.take(self._undominated(level))
+        if len(level.s) > self.max_labels:
+            self.complete = False
+            value = self.go.bound(level.layers, level.used, level.s, level.z, level.q)
+            level = level.take(np.sort(np.argpartition(value, self.max_labels)[:self.max_labels]))
+        return level
+
+    def _undominated(self, level: _Level) -> Ints:
+        """Of labels with equal (layers, edge row, GPUs), drop those behind another in s with neither a smaller Z nor a smaller Q than all before them."""
+        key = level.layers * (self.edge_row.max() + 1) + self.edge_row[level.kind]
+        for column in level.used.T:
+            key = key * (int(column.max()) + 1) + column
+        z_rank = np.unique(np.maximum(level.z, self.go.z_floor), return_inverse=True)[1].reshape(-1)
+        q_rank = np.unique(level.q, return_inverse=True)[1].reshape(-1)
+        order = np.lexsort((q_rank, z_rank, level.s, key))
+        sorted_key = key[order]
+        new = np.concatenate(([True], sorted_key[1:] != sorted_key[:-1]))
+        group = np.cumsum(new) - 1
+        keep = new.copy()
+        for rank in (z_rank, q_rank):
+            value = rank[order] + (group[-1] - group) * (int(rank.max()) + 1)
+            lowest = np.minimum.accumulate(value)
+            keep[1:] |= value[1:] < lowest[:-1]
+        return np.sort(order[keep])

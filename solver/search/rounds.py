@@ -1,0 +1,143 @@
+"""Plans with virtual stages: all stages alike in degrees, each round of chunks covering the same number of layers.
+
+With every stage's layers cut evenly into v chunks, a round covers L / v layers and stage i holds the same slice of every round; so the search runs over the L / v
+positions of one round, each standing for v layers. Stages are added from the first on, since the fill (first chunks upstream) and the memory are known from there:
+
+    T >= m x_j + Σ_{i<j} (first chunk of stage i) + sync
+
+is a path through the recurrence for any chunks. It is not always tight, so plans below the cut-off are all listed and priced exactly (no dominance).
+"""
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.search.bounds import SLACK
+from solver.search.labels import Found, LabelRun, StagePick
+from solver.search.tables import Floats, Ints, Tables
+from solver.simulate.orders import in_flight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Tables of one round: position a stands for layers a, a + L/v, a + 2 L/v, ... counted from the first. Prefix sums over positions."""
+
+    positions: int
+    time: Floats                                           # [K, positions + 1] of all chunks together
+    first_chunk: Floats                                    # [K, positions + 1] of the first chunk alone
+    static: Floats
+    activation: Floats
+    sync: Floats                                           # [K, P, positions + 1]
+    edge: Floats                                           # [K] least edge to whatever follows, all chunks, both directions
+
+
+def fold(t: Tables) -> Round:
+    """Sum the chunks of a round; requires L divisible by the virtual stages."""
+    v = t.virtual_stages
+    positions = t.layers // v
+
+    def rows(prefix: Floats) -> Floats:
+        return np.diff(prefix, axis=-1)[..., ::-1]         # per layer, from the first
+
+    def prefix(values: Floats) -> Floats:
+        return np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], axis=-1)
+
+    def folded(values: Floats) -> Floats:
+        return prefix(values.reshape(*values.shape[:-1], v, positions).sum(axis=-2))
+
+    return Round(positions=positions, time=folded(rows(t.time)), first_chunk=prefix(rows(t.time)[:, :positions]), static=folded(rows(t.static)),
+                 activation=folded(rows(t.activation)), sync=folded(rows(t.sync)), edge=2 * v * t.edge.min(axis=1))
+
+
+def round_bound(t: Tables, stages: int) -> float:
+    """A lower bound on the step time with this many stages: the fastest mix of kinds in perfect balance, and the least fill before the last stage."""
+    per_layer = np.diff(t.time, axis=1).mean(axis=1)
+    r, speeds = t.resources, []
+    for index in range(len(r.sets)):
+        members = t.set_index == index
+        fastest, gpus = per_layer[members].min(), t.gpus[members].min()
+        room = int(r.capacity[r.inside[:, index]].min() // gpus)
+        speeds += [1.0 / fastest] * min(room, stages)
+    if len(speeds) < stages:
+        return float("inf")
+    rate = sum(sorted(speeds, reverse=True)[:stages])
+    least_chunk = np.diff(t.time, axis=1).min()
+    fill = (stages - 1) * least_chunk + t.embedding_time.min()
+    sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2) * t.virtual_stages).max(axis=1).min()
+    balanced = t.micro_batches * t.layers / rate
+    return float(max(balanced, t.micro_batches * t.virtual_stages * least_chunk + fill) + sync) * (1 - SLACK)
+
+
+@dataclass(slots=True)
+class _Front:
+    placed: Ints
+    used: Ints
+    fill: Floats
+    span: Floats
+    sync: Floats
+    trail: Ints                                            # [N, stages, 2] kind and positions
+
+
+def run_rounds(t: Tables, stages: int, cutoff: float, *, max_labels: int, stop: Callable[[], bool] = lambda: False) -> LabelRun:
+    """All plans of `stages` stages whose bound lies below `cutoff`; not complete where more than `max_labels` were alive at once."""
+    search = _Rounds(t, fold(t), stages, cutoff, max_labels)
+    return search.run(stop)
+
+
+class _Rounds:
+    def __init__(self, t: Tables, r: Round, stages: int, cutoff: float, max_labels: int) -> None:
+        self.t, self.r, self.stages, self.cutoff, self.max_labels = t, r, stages, cutoff, max_labels
+        self.sync_floor = float((t.sync_constant + np.diff(r.sync, axis=2).min(axis=2)).max(axis=1).min())
+        self.least = np.diff(r.time, axis=1).min(axis=1)   # [K] least time of one position
+        most = np.floor((cutoff - self.sync_floor) / (t.micro_batches * self.least) * (1 + SLACK) + SLACK)
+        self.most = np.clip(most, 0, r.positions).astype(np.int64)
+
+    def run(self, stop: Callable[[], bool]) -> LabelRun:
+        sets = len(self.t.resources.sets)
+        front = _Front(np.zeros(1, np.int64), np.zeros((1, sets), np.int64), np.zeros(1), np.zeros(1), np.full(1, self.sync_floor),
+                       np.zeros((1, 0, 2), np.int64))
+        labels, complete = 0, True
+        for stage in range(self.stages):
+            front = self._extend(front, stage)
+            labels += len(front.fill)
+            if len(front.fill) > self.max_labels:
+                complete = False
+                keep = np.sort(np.argpartition(front.span + front.sync, self.max_labels)[:self.max_labels])
+                front = _Front(*(getattr(front, n)[keep] for n in ("placed", "used", "fill", "span", "sync", "trail")))
+            if stop():
+                complete = False
+                break
+        value = front.span + front.sync if front.trail.shape[1] == self.stages else np.zeros(0)
+        plans = tuple(Found(bound=float(value[i]), stages=tuple(StagePick(kind=int(k), layers=int(n) * self.t.virtual_stages) for k, n in front.trail[i]))
+                      for i in np.argsort(value, kind="stable"))
+        return LabelRun(bound=min([self.cutoff, *value.tolist()]) if complete else 0.0, plans=plans, labels=labels, complete=complete)
+
+    def _extend(self, front: _Front, stage: int) -> _Front:
+        t, r, resources = self.t, self.r, self.t.resources
+        last, first = stage == self.stages - 1, stage == 0
+        pairs = np.array([(u, n) for u in range(t.num_kinds) for n in range(1, int(self.most[u]) + 1)], dtype=np.int64).reshape(-1, 2)
+        upto = front.placed[:, None] + pairs[None, :, 1]
+        room = (self.stages - stage - 1) * int(self.most.max(initial=0))
+        fits = (upto == r.positions) if last else (upto < r.positions) & (r.positions - upto <= room) & (r.positions - upto >= self.stages - stage - 1)
+        i, j = np.nonzero(fits)
+        kind, count, upto = pairs[j, 0], pairs[j, 1], upto[i, j]
+        used = front.used[i]
+        used[np.arange(len(i)), t.set_index[kind]] += t.gpus[kind]
+        before = upto - count
+        flight = in_flight("interleaved", stage, self.stages, t.micro_batches, t.virtual_stages)
+        static = r.static[kind, upto] - r.static[kind, before] + first * t.embedding_static[kind] + last * t.head_static[kind] + t.buffers[kind]
+        activation = r.activation[kind, upto] - r.activation[kind, before] + first * t.embedding_activation[kind] + last * t.head_activation[kind]
+        ok = static + activation * flight <= t.capacity[kind] * (1 + SLACK)
+        ok &= ((used @ resources.inside.T.astype(np.int64)) <= resources.capacity).all(axis=1)
+        if resources.price_limit is not None:
+            ok &= (used * resources.price).sum(axis=1) <= resources.price_limit * (1 + SLACK)
+        edge = 0.0 if last else r.edge[kind]
+        x = r.time[kind, upto] - r.time[kind, before] + first * t.embedding_time[kind] + last * t.head_time[kind] + edge
+        span = np.maximum(front.span[i], t.micro_batches * x + front.fill[i])
+        fill = front.fill[i] + r.first_chunk[kind, upto] - r.first_chunk[kind, before] + first * t.embedding_time[kind] + edge / t.virtual_stages
+        q = t.sync_constant[kind] + r.sync[kind, :, upto] - r.sync[kind, :, before] + first * t.sync_embedding[kind] + last * t.sync_head[kind]
+        sync = np.maximum(front.sync[i], q.max(axis=1)) if len(i) else front.sync[i]
+        ok &= span + sync < self.cutoff * (1 - SLACK)
+        at = np.nonzero(ok)[0]
+        step = np.stack([kind[at], count[at]], axis=1)[:, None, :]
+        return _Front(upto[at], used[at], fill[at], span[at], sync[at], np.concatenate([front.trail[i[at]], step], axis=1))

@@ -1,0 +1,292 @@
+"""The space that the search covers, and what falls out of it: outer choices and the kinds of stage that each allows.
+
+An outer choice fixes what is global to a plan (schedule, replicas, micro-batch, context and expert degrees, ZeRO stage). A kind is a way to run one stage
+under it: node groups, tensor degree, width, recompute. Identical machines are counted here, never enumerated.
+"""
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from solver.cost.unit import UnitSpec
+from solver.domain.degrees import Framework, Recompute, ScheduleName
+from solver.domain.options import Constraints
+from solver.domain.placement import tensor_groups_available
+from solver.domain.problem import Problem
+from solver.domain.workload import TrainingWorkload
+from solver.search.result import Rejected
+
+MAX_STRADDLED_GROUPS = 4                                   # beyond so many node groups, straddling stages take pairs or all of them
+MAX_VIRTUAL_STAGES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """Degrees that every stage shares: launchers with virtual stages, and uniform plans, need them equal."""
+
+    tp: int
+    width: int
+    recompute: Recompute | None                            # None: each stage its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An outer choice. `stages` is fixed for interleaved schedules only, where in-flight memory depends on it."""
+
+    schedule: ScheduleName
+    replicas: int
+    micro_batch_size: int
+    micro_batches: int
+    cp: int
+    ulysses: int
+    zero_stage: int
+    ep: int
+    etp: int
+    virtual_stages: int = 1
+    alike: Alike | None = None
+    stages: int | None = None
+    framework: Framework | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One way to run a stage. `gpus` counts those of all replicas together."""
+
+    spec: UnitSpec
+    gpus: int
+
+
+@dataclass(slots=True)
+class Rejections:
+    """Counts, per rule, what never became a candidate, with one example each."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, code: str, example: str, count: int = 1) -> None:
+        self.counts[code] += count
+        self.examples.setdefault(code, example)
+
+    def result(self) -> tuple[Rejected, ...]:
+        return tuple(Rejected(code=c, count=n, example=self.examples[c]) for c, n in sorted(self.counts.items()))
+
+
+def divisors(n: int) -> tuple[int, ...]:
+    """All divisors of n, ascending.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return tuple(sorted({*small, *(n // d for d in small)}))
+
+
+class Space:
+    """Everything legal under the problem and the constraints, generated once; the rest is counted in `rejections`."""
+
+    def __init__(self, problem: Problem, constraints: Constraints) -> None:
+        workload = problem.workload
+        if not isinstance(workload, TrainingWorkload):
+            raise TypeError("only training is planned")
+        self.problem, self.constraints, self.workload = problem, constraints, workload
+        self.model = problem.model
+        wanted = constraints.node_groups
+        self.groups = tuple(g for g in problem.cluster.node_groups if (wanted is None or g.name in wanted) and g.gpus > 0)
+        self.gpus = {g.name: g.gpus for g in self.groups}
+        self.rejections = Rejections()
+        self.tensor_degrees = self._tensor_degrees()
+
+    # ---- outer choices
+
+    def choices(self) -> Iterator[Choice]:
+        """Every outer choice, in a fixed order."""
+        total = sum(self.gpus.values())
+        for cp, ulysses in self._context_degrees():
+            for b in self._allowed(divisors(self.workload.global_batch_size), self.constraints.micro_batch_size, "micro_batch_size"):
+                for replicas in self._allowed(divisors(self.workload.global_batch_size // b), self.constraints.dp, "dp"):
+                    if replicas * cp > total:
+                        self.rejections.add("cluster.too_small", f"dp {replicas} x cp {cp} on {total} GPUs")
+                        continue
+                    m = self.workload.global_batch_size // (b * replicas)
+                    for zero in self._zero_stages(replicas * cp):
+                        for ep, etp in self._expert_degrees():
+                            base = Choice(schedule="1f1b", replicas=replicas, micro_batch_size=b, micro_batches=m, cp=cp, ulysses=ulysses, zero_stage=zero,
+                                          ep=ep, etp=etp, framework=self._framework)
+                            yield from self._scheduled(base)
+
+    @property
+    def _framework(self) -> Framework | None:
+        return "megatron" if self.constraints.launcher == "megatron" else None
+
+    @property
+    def alike(self) -> bool:
+        """Whether all stages must share their degrees."""
+        return self.constraints.uniform or self.constraints.launcher == "megatron"
+
+    def _scheduled(self, base: Choice) -> Iterator[Choice]:
+        wanted = self.constraints.schedules
+        flat: ScheduleName | None = "1f1b" if wanted is None or "1f1b" in wanted else "gpipe" if "gpipe" in wanted else None
+        flat_allowed = self.constraints.virtual_stages is None or 1 in self.constraints.virtual_stages
+        if flat is not None and flat_allowed:
+            if self.alike:
+                yield from (_with(base, schedule=flat, alike=alike) for alike in self._alikes(base))
+            else:
+                yield _with(base, schedule=flat)
+                yield from (_with(base, schedule=flat, alike=alike) for alike in self._alikes(base) if self._may_straddle(base, alike))
+        if wanted is None or "interleaved" in wanted:
+            yield from self._interleaved(base)
+
+    def _may_straddle(self, base: Choice, alike: Alike) -> bool:
+        fit = {g.name: tensor_groups_available(g, alike.tp) for g in self.groups if _fits_nodes(alike.tp, g.gpus_per_node)}
+        return self._straddles(fit, base.cp * alike.width * base.replicas)
+
+    def _interleaved(self, base: Choice) -> Iterator[Choice]:
+        layers, m = self.model.num_layers, base.micro_batches
+        most_stages = min(layers // 2, m, self.constraints.max_pp or layers)
+        for alike in self._alikes(base):
+            gpus = alike.tp * base.cp * alike.width * base.replicas
+            for stages in range(2, min(most_stages, sum(self.gpus.values()) // gpus) + 1):
+                if m % stages:
+                    self.rejections.add("pipeline.interleaved_micro_batches", f"interleaved: {m} micro-batches over pp {stages}")
+                    continue
+                for v in range(2, min(layers // stages, MAX_VIRTUAL_STAGES) + 1):
+                    if layers % v:
+                        self.rejections.add("pipeline.chunks_uneven", f"interleaved: {layers} layers in chunks of {v} virtual stages")
+                        continue
+                    if self.constraints.virtual_stages is None or v in self.constraints.virtual_stages:
+                        yield _with(base, schedule="interleaved", virtual_stages=v, alike=alike, stages=stages)
+
+    def _alikes(self, base: Choice) -> Iterator[Alike]:
+        modes: tuple[Recompute | None, ...] = self.recompute_modes() if self.alike else (None,)
+        for tp in self.tensor_degrees:
+            for width in divisors(base.micro_batch_size):
+                if tp * width * base.cp * base.replicas <= sum(self.gpus.values()):
+                    yield from (Alike(tp=tp, width=width, recompute=mode) for mode in modes)
+
+    def recompute_modes(self) -> tuple[Recompute, ...]:
+        """Modes that can differ: under flash kernels `selective` is `none` by another name."""
+        modes: tuple[Recompute, ...] = ("none", "selective", "partial", "full")
+        if self.workload.attention_kernel != "unfused":
+            modes = ("none", "partial", "full")
+        wanted = self.constraints.recompute
+        if wanted is None:
+            return modes
+        kept = tuple(m for m in modes if m in wanted)
+        return kept + (("selective",) if "selective" in wanted and "none" not in wanted and "selective" not in kept else ())
+
+    def _allowed(self, values: Iterable[int], wanted: tuple[int, ...] | None, name: str) -> list[int]:
+        kept = []
+        for value in values:
+            if wanted is None or value in wanted:
+                kept.append(value)
+            else:
+                self.rejections.add(f"constraints.{name}", f"{name} {value}")
+        return kept
+
+    def _zero_stages(self, ranks: int) -> tuple[int, ...]:
+        """ZeRO-1 is never slower nor larger than ZeRO-0, so 0 is listed only where it is asked for or nothing is sharded."""
+        wanted = self.constraints.zero_stage
+        if self.constraints.launcher == "megatron":
+            stages: tuple[int, ...] = (0, 1)
+        else:
+            stages = (0, 1, 2, 3)
+        allowed = [z for z in stages if wanted is None or z in wanted]
+        if ranks == 1 and self._widest == 1:
+            return tuple(allowed[:1]) if 1 not in allowed else (1,)
+        return tuple(z for z in allowed if not (z == 0 and 1 in allowed))
+
+    @property
+    def _widest(self) -> int:
+        sizes = self.constraints.micro_batch_size
+        return max(sizes) if sizes is not None else self.workload.global_batch_size
+
+    def _context_degrees(self) -> list[tuple[int, int]]:
+        found = []
+        heads, seq = self.model.num_attention_heads, self.workload.seq_len
+        for cp in self._allowed(divisors(_power_part(seq)), self.constraints.cp, "cp"):
+            if cp > sum(self.gpus.values()) or (cp > 1 and seq % (2 * cp)):
+                self.rejections.add("context.sequence_indivisible", f"cp {cp} of {seq} tokens")
+                continue
+            found += [(cp, u) for u in divisors(cp) if heads % u == 0]
+        return found
+
+    def _expert_degrees(self) -> list[tuple[int, int]]:
+        moe = self.model.moe
+        if moe is None:
+            return [(1, 1)]
+        degrees = self._allowed(divisors(moe.num_experts), self.constraints.ep, "ep")
+        most = sum(self.gpus.values())
+        return [(ep, etp) for ep in degrees if ep <= most for etp in sorted({1, *self.tensor_degrees}) if ep * etp <= most]
+
+    def _tensor_degrees(self) -> tuple[int, ...]:
+        model = self.model
+        widest = max((g.nodes * g.gpus_per_node for g in self.groups), default=1)
+        found = []
+        for tp in divisors(model.num_attention_heads):
+            if model.kv_heads % tp and tp % model.kv_heads:
+                self.rejections.add("tensor.kv_heads_indivisible", f"tp {tp} with {model.kv_heads} KV heads")
+            elif tp > widest:
+                self.rejections.add("tensor.too_wide", f"tp {tp} on nodes groups of at most {widest} GPUs")
+            elif not any(_fits_nodes(tp, g.gpus_per_node) for g in self.groups):
+                self.rejections.add("tensor.node_indivisible", f"tp {tp} does not divide any node")
+            elif self.constraints.tp is not None and tp not in self.constraints.tp:
+                self.rejections.add("constraints.tp", f"tp {tp}")
+            else:
+                found.append(tp)
+        return tuple(found)
+
+    # ---- kinds of one choice
+
+    def kinds(self, choice: Choice) -> list[Kind]:
+        """Every kind of stage that the choice allows, single node groups first."""
+        found = []
+        alike = choice.alike
+        for tp in (alike.tp,) if alike else self.tensor_degrees:
+            if choice.etp > 1 and tp % choice.etp:
+                continue
+            for width in (alike.width,) if alike else divisors(choice.micro_batch_size):
+                gpus = tp * choice.cp * width * choice.replicas
+                if gpus % (choice.ep * choice.etp):
+                    self.rejections.add("expert.indivisible", f"ep {choice.ep} x etp {choice.etp} on {gpus} ranks")
+                    continue
+                for groups in self._group_sets(tp, choice.cp * width * choice.replicas, alike is not None):
+                    for mode in (alike.recompute,) if alike and alike.recompute else self.recompute_modes():
+                        found.append(Kind(gpus=gpus, spec=UnitSpec(
+                            groups=groups, tp=tp, cp=choice.cp, ulysses=choice.ulysses, dp=width, replicas=choice.replicas, ep=choice.ep, etp=choice.etp,
+                            micro_batch_size=choice.micro_batch_size, micro_batches=choice.micro_batches, recompute=mode, zero_stage=choice.zero_stage,
+                            sequence_parallel=True, vocabulary_parallel_loss=True, framework=choice.framework)))
+        return found
+
+    def _group_sets(self, tp: int, blocks: int, alike: bool) -> list[tuple[str, ...]]:
+        """Node groups that can hold a stage of `blocks` tensor-parallel groups, alone or, where all stages are alike, by straddling.
+
+        Where every node group holds a whole number of such stages, straddling gains nothing: stages of one size spread over bins that are multiples of it
+        are a transport problem with integral optimum, so each can lie in one group, where it is no slower.
+        """
+        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if _fits_nodes(tp, g.gpus_per_node)}
+        singles = [(name,) for name, n in fit.items() if n >= blocks]
+        if not alike or not self._straddles(fit, blocks):
+            return singles
+        names = sorted(n for n, have in fit.items() if have > 0)
+        sizes = range(2, len(names) + 1) if len(names) <= MAX_STRADDLED_GROUPS else (2, len(names))
+        return singles + [s for size in sizes for s in combinations(names, size) if sum(fit[n] for n in s) >= blocks]
+
+    @staticmethod
+    def _straddles(fit: dict[str, int], blocks: int) -> bool:
+        return sum(n > 0 for n in fit.values()) > 1 and any(n % blocks for n in fit.values())
+
+
+def _with(choice: Choice, **changes: object) -> Choice:
+    from dataclasses import replace
+
+    return replace(choice, **changes)  # type: ignore[arg-type]
+
+
+def _fits_nodes(tp: int, gpus_per_node: int) -> bool:
+    return gpus_per_node % tp == 0 or tp % gpus_per_node == 0
+
+
+def _power_part(seq_len: int) -> int:
+    """Half of the sequence length, at most 4096 ways: cp must divide seq / 2."""
+    half = max(1, seq_len // 2)
+    return half if half <= 4096 else max(d for d in divisors(half) if d <= 4096)

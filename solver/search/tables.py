@@ -1,0 +1,149 @@
+"""What enters the search: per-kind tables of one outer choice, in seconds and bytes, made from the cost model's units.
+
+Layers are counted from the last: index c of a prefix table is the sum over the last c layers. `Tables` holds numbers only.
+"""
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solver.cost.unit import PartCost, UnitCosts
+from solver.cost.units import edge_seconds, unit_costs
+from solver.domain.model import layer_classes
+from solver.domain.problem import Problem
+from solver.search.space import Choice, Kind
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """GPUs by set of node groups: for every union of groups, the kinds inside it may use no more than it has (Hall's condition)."""
+
+    sets: tuple[tuple[str, ...], ...]                      # distinct `groups` of the kinds
+    inside: NDArray[np.bool_]                              # [unions, sets]
+    capacity: Ints                                         # [unions] GPUs
+    group_gpus: Ints                                       # [groups]
+    members: NDArray[np.bool_]                             # [sets, groups]
+    price: Floats                                          # [sets] least price per GPU and hour; 0 where unknown
+    price_limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """K kinds, L layers, P sync pieces. Times per micro-batch; `time` is forward + backward."""
+
+    kinds: tuple[Kind, ...]
+    layers: int
+    micro_batches: int
+    schedule: str
+    virtual_stages: int
+    time: Floats                                           # [K, L + 1] prefix
+    forward: Floats                                        # [K, L + 1] prefix
+    static: Floats                                         # [K, L + 1] prefix: weights, gradients, optimizer
+    activation: Floats                                     # [K, L + 1] prefix, per micro-batch in flight
+    head_time: Floats                                      # [K]
+    head_forward: Floats
+    head_static: Floats                                    # logits included
+    head_activation: Floats
+    embedding_time: Floats
+    embedding_forward: Floats
+    embedding_static: Floats
+    embedding_activation: Floats
+    buffers: Floats                                        # [K]
+    capacity: Floats                                       # [K] after the margin
+    sync_constant: Floats                                  # [K, P]
+    sync: Floats                                           # [K, P, L + 1] prefix
+    sync_embedding: Floats                                 # [K, P]
+    sync_head: Floats                                      # [K, P]
+    edge: Floats                                           # [K upstream, K downstream] seconds one way, charged to the upstream stage in both directions
+    wrap: Floats                                           # [K last, K first] for virtual stages
+    gpus: Ints                                             # [K] of all replicas
+    set_index: Ints                                        # [K] into resources.sets
+    resources: Resources
+
+    @property
+    def num_kinds(self) -> int:
+        return len(self.kinds)
+
+
+class TableFactory:
+    """Makes tables, asking the cost model once per unit."""
+
+    def __init__(self, problem: Problem, margin: float, price_limit: float | None) -> None:
+        self.problem, self.margin, self.price_limit = problem, margin, price_limit
+        self.classes = layer_classes(problem.model)
+        self._units: dict[object, UnitCosts] = {}
+        self._order = {cls: i for i, cls in enumerate(dict.fromkeys(self.classes))}
+        counts = np.zeros((len(self._order), len(self.classes) + 1))
+        for c, cls in enumerate(reversed(self.classes)):
+            counts[:, c + 1] = counts[:, c]
+            counts[self._order[cls], c + 1] += 1
+        self._counts = counts                              # [classes, L + 1] layers of each class among the last c
+        self._blocks = {g.name: max([t.size for t in g.tiers if t.name != "network"], default=g.gpus_per_node) for g in problem.cluster.node_groups}
+
+    def unit(self, kind: Kind) -> UnitCosts:
+        """Costs of a kind, remembered for the life of the factory."""
+        found = self._units.get(kind.spec)
+        if found is None:
+            found = self._units[kind.spec] = unit_costs(self.problem, kind.spec)
+        return found
+
+    def tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
+        """The tables of a choice over its kinds."""
+        units = [self.unit(k) for k in kinds]
+        pieces = max(len(u.sync) for u in units)
+        padded = [(*u.sync, *(u.sync[-1],) * (pieces - len(u.sync))) for u in units]
+        heads, embeddings = [u.head for u in units], [u.embedding for u in units]
+        return Tables(
+            kinds=tuple(kinds), layers=len(self.classes), micro_batches=choice.micro_batches, schedule=choice.schedule, virtual_stages=choice.virtual_stages,
+            time=self._prefix(units, lambda p: p.forward_s + p.backward_s), forward=self._prefix(units, lambda p: p.forward_s),
+            static=self._prefix(units, _static_bytes), activation=self._prefix(units, lambda p: p.activation_bytes),
+            head_time=np.array([p.forward_s + p.backward_s for p in heads]), head_forward=np.array([p.forward_s for p in heads]),
+            head_static=np.array([_static_bytes(u.head) + u.logits_bytes for u in units]), head_activation=np.array([p.activation_bytes for p in heads]),
+            embedding_time=np.array([p.forward_s + p.backward_s for p in embeddings]), embedding_forward=np.array([p.forward_s for p in embeddings]),
+            embedding_static=np.array([_static_bytes(p) for p in embeddings]), embedding_activation=np.array([p.activation_bytes for p in embeddings]),
+            buffers=np.array([u.buffers_bytes for u in units]), capacity=np.array([u.capacity_bytes * (1.0 - self.margin) for u in units]),
+            sync_constant=np.array([[s.constant_s for s in row] for row in padded]),
+            sync=np.array([[np.array([s.per_layer_s[c] for c in self._order]) @ self._counts for s in row] for row in padded]),
+            sync_embedding=np.array([[s.embedding_s for s in row] for row in padded]), sync_head=np.array([[s.head_s for s in row] for row in padded]),
+            edge=self._edges(choice, kinds), wrap=self._edges(choice, kinds, wrap=True) if choice.virtual_stages > 1 else np.zeros((len(kinds), len(kinds))),
+            gpus=np.array([k.gpus for k in kinds], dtype=np.int64), set_index=self._set_index(kinds), resources=self._resources(kinds))
+
+    def _prefix(self, units: list[UnitCosts], value) -> Floats:  # type: ignore[no-untyped-def]
+        rows = np.array([[value(u.layers[c]) for c in self._order] for u in units])
+        return rows @ self._counts
+
+    def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False) -> Floats:
+        """Optimistic where stages are small enough to share a node: the placement decides, and pricing asks it."""
+        seen: dict[object, float] = {}
+        found = np.zeros((len(kinds), len(kinds)))
+        for i, a in enumerate(kinds):
+            for j, b in enumerate(kinds):
+                near = a.spec.groups == b.spec.groups and len(a.spec.groups) == 1 and (a.gpus + b.gpus <= self._blocks[a.spec.groups[0]]
+                                                                                       or (wrap and a.gpus * (choice.stages or 1) <= self._blocks[a.spec.groups[0]]))
+                key = (a.spec.groups, a.spec.tp, a.spec.dp, b.spec.groups, b.spec.tp, b.spec.dp, near)
+                if key not in seen:
+                    seen[key] = edge_seconds(self.problem, a.spec, b.spec, near, choice.virtual_stages)
+                found[i, j] = seen[key]
+        return found
+
+    def _set_index(self, kinds: list[Kind]) -> Ints:
+        sets = list(dict.fromkeys(k.spec.groups for k in kinds))
+        return np.array([sets.index(k.spec.groups) for k in kinds], dtype=np.int64)
+
+    def _resources(self, kinds: list[Kind]) -> Resources:
+        sets = tuple(dict.fromkeys(k.spec.groups for k in kinds))
+        groups = sorted({g for s in sets for g in s})
+        gpus = {g.name: g.gpus for g in self.problem.cluster.node_groups}
+        prices = {g.name: g.price_per_gpu_hour or 0.0 for g in self.problem.cluster.node_groups}
+        unions = sorted({frozenset().union(*(frozenset(sets[i]) for i in range(len(sets)) if mask >> i & 1)) for mask in range(1, 2**len(sets))},
+                        key=sorted) if len(sets) <= 12 else [frozenset(s) for s in sets] + [frozenset(groups)]
+        return Resources(sets=sets, inside=np.array([[frozenset(s) <= u for s in sets] for u in unions]), price_limit=self.price_limit,
+                         capacity=np.array([sum(gpus[g] for g in u) for u in unions], dtype=np.int64), group_gpus=np.array([gpus[g] for g in groups], dtype=np.int64),
+                         members=np.array([[g in s for g in groups] for s in sets]), price=np.array([min(prices[g] for g in s) for s in sets]))
+
+
+def _static_bytes(part: PartCost) -> float:
+    return part.weights_bytes + part.gradients_bytes + part.optimizer_bytes
