@@ -47,9 +47,8 @@ def _inside(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_no
     size = domain_size(device, gpus_per_node, spec.nodes)
     if size > 1 and device.link_gb_s > 0:
         tiers.append(FabricTier(size=size, bandwidth_gb_s=device.link_gb_s, latency_us=link(entry.link).latency_us, name="link"))
-    if not tiers or size < gpus_per_node:
-        if device.pcie_gb_s > 0 and gpus_per_node > 1:
-            tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=_pcie(entry).latency_us, name="pcie"))
+    if size < gpus_per_node and device.pcie_gb_s > 0:
+        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=_pcie(entry).latency_us, name="pcie"))
     return tuple(tiers)
 
 

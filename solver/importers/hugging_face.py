@@ -96,6 +96,8 @@ def _note_what_is_left_out(reader: ConfigReader, config: dict[str, Any]) -> None
 def _architecture(reader: ConfigReader, family_name: str, family: Family) -> Architecture:
     num_layers, hidden_size = reader.needed("num_layers"), reader.needed("hidden_size")
     rule = family.get("sparse", "none")
+    if reader.faults:                                      # without a number of layers, nothing about single layers can be checked
+        raise InputError(*reader.faults)
     moe = experts(reader, rule, family, num_layers)
     layer_types, window = attention_layers(reader, family.get("window", "none"), num_layers)
     body: dict[str, Any] = {
