@@ -13,13 +13,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import catalog, docs, errors, estimates, events, exports, health, metrics, plans, strategies, timeline
+from service.api import body, catalog, docs, errors, estimates, events, exports, health, metrics, plans, strategies, timeline
 from service.api.access import AccessGuard
 from service.api.schema import openapi
 from service.jobs.core import open_core
 from service.jobs.failures import problem
 from service.jobs.port import Planner
 from service.settings import Settings
+from service.web import mount
+from service.web.adapter import ServiceBackend
+from solver.domain.request import PlanRequest
 from solver.errors import Fault
 
 RESOURCES = (estimates, plans, events, exports, timeline, catalog, strategies, docs)
@@ -69,13 +72,8 @@ def product_version() -> str:
 
 
 def _mount_pages(app: FastAPI) -> None:
-    try:
-        from service import web
-
-        web.mount(app)
-    except ModuleNotFoundError as e:                        # an API without pages is whole all the same
-        if not (e.name or "").startswith("service.web"):
-            raise
+    """The pages parse what they send as the API does; they do not import it, so its reader is handed to them."""
+    mount(app, ServiceBackend(read=lambda raw: body.checked(raw, PlanRequest)))
 
 
 async def _on_bad_parameters(request: Request, error: Exception) -> Response:

@@ -1,5 +1,7 @@
 """The seam between the pages and the service: everything that a page needs, in one protocol. Values are JSON as the API gives it."""
-from collections.abc import Mapping, Sequence
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,7 +36,7 @@ class Catalogue:
 
     devices: Sequence[Json]
     links: Sequence[Json]
-    presets: Sequence[Json]                                # name, source, parameters, architecture
+    presets: Sequence[Json]  # name, source, parameters, architecture
     version: str
 
 
@@ -67,6 +69,9 @@ class Backend(Protocol):
 
     def catalogue(self) -> Catalogue:
         """Devices, links and presets."""
+
+    def stream(self, request: Request) -> AbstractContextManager[Callable[[], bool]]:
+        """A place among the open event streams, which are bounded, and a way to ask whether the service is stopping. Raises `Refused`."""
 
 
 def backend_of(request: Request) -> Backend:

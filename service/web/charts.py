@@ -1,4 +1,5 @@
 """Geometry of the charts: what the templates draw as SVG. Pure numbers, no markup."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,14 +45,14 @@ class GapChart:
     height: int
     left: int
     bottom: int
-    incumbent: str                                         # SVG path data; empty when there is none yet
+    incumbent: str  # SVG path data; empty when there is none yet
     bound: str
     area: str
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
 
 
-def gap_chart(history: Sequence[dict[str, Any]], width: int = 720, height: int = 220) -> GapChart | None:
+def gap_chart(history: Sequence[dict[str, Any]], width: int = 1000, height: int = 240) -> GapChart | None:
     """Step lines of incumbent and bound from progress records (elapsed_s, incumbent_s, bound_s). None before there is anything to draw."""
     left, top, right, bottom = 64, 12, 12, 28
     values = sorted(v for p in history for v in (p.get("incumbent_s"), p.get("bound_s")) if v is not None and v > 0)
@@ -61,7 +62,7 @@ def gap_chart(history: Sequence[dict[str, Any]], width: int = 720, height: int =
     bounds = [p["bound_s"] for p in history if p.get("bound_s")]
     last = [p["incumbent_s"] for p in history if p.get("incumbent_s")]
     low, high = min(values[0], *bounds[-1:]), values[-1]
-    if last:                                               # an early bound far below says little: keep the region where the gap closes
+    if last:  # an early bound far below says little: keep the region where the gap closes
         low, high = max(low, 0.5 * last[-1]), min(high, 1.6 * last[-1])
     pad = 0.08 * (high - low) or 0.05 * high
     low, high = max(0.0, low - pad), high + pad
@@ -74,11 +75,22 @@ def gap_chart(history: Sequence[dict[str, Any]], width: int = 720, height: int =
 
     upper = _steps([(x(p["elapsed_s"]), y(p["incumbent_s"])) for p in history if p.get("incumbent_s")], x(end))
     lower = _steps([(x(p["elapsed_s"]), y(p["bound_s"])) for p in history if p.get("bound_s")], x(end))
-    area = "M" + " ".join(f"{a},{b}" for a, b in [*upper, *reversed([q for q in lower if upper and q[0] >= upper[0][0]] or lower)]) + "Z" if upper and lower else ""
+    area = (
+        "M" + " ".join(f"{a},{b}" for a, b in [*upper, *reversed([q for q in lower if upper and q[0] >= upper[0][0]] or lower)]) + "Z"
+        if upper and lower
+        else ""
+    )
     return GapChart(
-        width=width, height=height, left=left, bottom=height - bottom, incumbent=_path(upper), bound=_path(lower), area=area,
+        width=width,
+        height=height,
+        left=left,
+        bottom=height - bottom,
+        incumbent=_path(upper),
+        bound=_path(lower),
+        area=area,
         x_ticks=tuple(Tick(at=x(end * i / 4), text=f"{end * i / 4:.3g} s") for i in range(5)),
-        y_ticks=tuple(Tick(at=y(low + (high - low) * i / 4), text=f"{low + (high - low) * i / 4:.3g} s") for i in range(5)))
+        y_ticks=tuple(Tick(at=y(low + (high - low) * i / 4), text=f"{low + (high - low) * i / 4:.3g} s") for i in range(5)),
+    )
 
 
 def _steps(points: list[tuple[float, float]], end: float) -> list[tuple[float, float]]:
@@ -101,9 +113,9 @@ class Bar:
     x: float
     y: float
     width: float
-    colour: str                                            # forward, backward, weight, other
+    colour: str  # forward, backward, weight, other
     label: str
-    text: str                                              # micro-batch number where it fits
+    text: str  # micro-batch number where it fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,14 +151,27 @@ def timeline(trace: dict[str, Any], width: int = 1200) -> Timeline | None:
         wide = max(e["dur"] * scale, 0.4)
         args = e.get("args") or {}
         micro = args.get("micro_batch")
-        return Bar(x=round(left + e["ts"] * scale, 2), y=rows.index(e.get("tid", 0)) * (row + gap), width=round(wide, 2), colour=colour_of(e),
-                   label=f"{e.get('name', '')}: {e['ts'] / 1e3:.2f} ms, for {e['dur'] / 1e3:.2f} ms", text=str(micro) if micro is not None and wide > 16 else "")
+        return Bar(
+            x=round(left + e["ts"] * scale, 2),
+            y=rows.index(e.get("tid", 0)) * (row + gap),
+            width=round(wide, 2),
+            colour=colour_of(e),
+            label=f"{e.get('name', '')}: {e['ts'] / 1e3:.2f} ms, for {e['dur'] / 1e3:.2f} ms",
+            text=str(micro) if micro is not None and wide > 16 else "",
+        )
 
     height = len(rows) * (row + gap) + 22
     return Timeline(
-        width=width, height=height, row_height=row, left=left, bars=tuple(map(bar, events)), shown_s=shown / 1e6, total_s=total / 1e6,
+        width=width,
+        height=height,
+        row_height=row,
+        left=left,
+        bars=tuple(map(bar, events)),
+        shown_s=shown / 1e6,
+        total_s=total / 1e6,
         rows=tuple(Tick(at=i * (row + gap) + row / 2, text=f"stage {r}") for i, r in enumerate(rows)),
-        ticks=tuple(Tick(at=round(left + (width - left - 4) * i / 6, 1), text=f"{shown * i / 6e6:.3g} s") for i in range(7)))
+        ticks=tuple(Tick(at=round(left + (width - left - 4) * i / 6, 1), text=f"{shown * i / 6e6:.3g} s") for i in range(7)),
+    )
 
 
 def colour_of(event: dict[str, Any]) -> str:

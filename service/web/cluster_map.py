@@ -1,4 +1,5 @@
 """The cluster as boxes: which node works for which stages. Large groups are shown as runs of alike nodes."""
+
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,8 +75,15 @@ def _group(group: Mapping[str, Any], held: Mapping[int, Mapping[int, int]]) -> G
     else:
         boxes = tuple(_box(pattern, [node], width) for node, pattern in enumerate(patterns))
     gpu = group.get("gpu") or ""
-    return GroupMap(name=group["name"], gpu=gpu if isinstance(gpu, str) else gpu.get("name", ""), nodes=group["nodes"], gpus_per_node=group.get("gpus_per_node"),
-                    boxes=boxes, aggregated=aggregated, used_gpus=sum(sum(n.values()) for n in held.values()))
+    return GroupMap(
+        name=group["name"],
+        gpu=gpu if isinstance(gpu, str) else gpu.get("name", ""),
+        nodes=group["nodes"],
+        gpus_per_node=group.get("gpus_per_node"),
+        boxes=boxes,
+        aggregated=aggregated,
+        used_gpus=sum(sum(n.values()) for n in held.values()),
+    )
 
 
 def _box(pattern: tuple[tuple[int, int], ...], nodes: list[int], width: int) -> Box:

@@ -1,4 +1,5 @@
 """The example requests that lie in the repository's `examples` folder; none where the service is installed without it."""
+
 import json
 from dataclasses import dataclass
 from pathlib import Path

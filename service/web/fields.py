@@ -1,4 +1,5 @@
 """The fields of the form: where each one's value stands in the request body, and how it is asked for."""
+
 import typing
 from dataclasses import dataclass
 from typing import Literal
@@ -42,7 +43,14 @@ DIMENSIONS = (
     Field(name="num_kv_heads", path=(*_A, "num_kv_heads"), label="KV heads", kind="int", hint="Blank: as many as attention heads.", placeholder="8"),
     Field(name="head_dim", path=(*_A, "head_dim"), label="Head dimension", kind="int", hint="Blank: hidden size / heads."),
     Field(name="vocab_size", path=(*_A, "vocab_size"), label="Vocabulary", kind="int", placeholder="128256"),
-    Field(name="gated_ffn", path=(*_A, "gated_ffn"), label="Gated FFN", kind="choice", choices=("true", "false"), hint="SwiGLU and the like: three matrices."),
+    Field(
+        name="gated_ffn",
+        path=(*_A, "gated_ffn"),
+        label="Gated FFN",
+        kind="choice",
+        choices=("true", "false"),
+        hint="SwiGLU and the like: three matrices.",
+    ),
     Field(name="tied_embeddings", path=(*_A, "tied_embeddings"), label="Tied embeddings", kind="choice", choices=("true", "false")),
     Field(name="moe_num_experts", path=(*_A, "moe", "num_experts"), label="Experts", kind="int", hint="Blank: a dense model."),
     Field(name="moe_top_k", path=(*_A, "moe", "top_k"), label="Experts per token", kind="int"),
@@ -68,10 +76,19 @@ LINK = (
 
 WORKLOAD = (
     Field(name="seq_len", path=("workload", "seq_len"), label="Sequence length", kind="int", default="4096", hint="Tokens."),
-    Field(name="global_batch_size", path=("workload", "global_batch_size"), label="Global batch", kind="int", default="512", hint="Sequences per optimizer step."),
+    Field(
+        name="global_batch_size",
+        path=("workload", "global_batch_size"),
+        label="Global batch",
+        kind="int",
+        default="512",
+        hint="Sequences per optimizer step.",
+    ),
     Field(name="precision", path=("workload", "precision"), label="Precision", kind="choice", choices=_choices(Precision), default="bf16"),
     Field(name="optimizer", path=("workload", "optimizer"), label="Optimizer", kind="choice", choices=_choices(OptimizerName), default="adam"),
-    Field(name="gradient_precision", path=("workload", "gradient_precision"), label="Gradients in", kind="choice", choices=_choices(GradientPrecision)),
+    Field(
+        name="gradient_precision", path=("workload", "gradient_precision"), label="Gradients in", kind="choice", choices=_choices(GradientPrecision)
+    ),
     Field(name="attention_kernel", path=("workload", "attention_kernel"), label="Attention kernel", kind="choice", choices=_choices(AttentionKernel)),
 )
 
@@ -79,7 +96,14 @@ _C = ("constraints",)
 CONSTRAINTS = (
     Field(name="uniform", path=(*_C, "uniform"), label="Uniform stages", kind="flag", hint="Every stage the same degrees and GPU count."),
     Field(name="launcher", path=(*_C, "launcher"), label="Launcher", kind="choice", choices=("megatron",), hint="Only layouts that it can run."),
-    Field(name="memory_margin", path=(*_C, "memory_margin"), label="Memory margin", kind="float", hint="Share of memory to leave free, 0 to 0.9.", placeholder="0.08"),
+    Field(
+        name="memory_margin",
+        path=(*_C, "memory_margin"),
+        label="Memory margin",
+        kind="float",
+        hint="Share of memory to leave free, 0 to 0.9.",
+        placeholder="0.08",
+    ),
     Field(name="max_pp", path=(*_C, "max_pp"), label="Most stages (PP)", kind="int", placeholder="any"),
     Field(name="tp", path=(*_C, "tp"), label="TP degrees", kind="ints", placeholder="any, or 1, 2, 4, 8"),
     Field(name="micro_batch_size", path=(*_C, "micro_batch_size"), label="Micro-batch sizes", kind="ints", placeholder="any, or 1, 2"),

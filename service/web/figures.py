@@ -1,4 +1,5 @@
 """Numbers as people read them: three significant figures, units beside them, and a dash where there is none."""
+
 from typing import Any
 
 DASH = "–"
@@ -101,19 +102,21 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def ranges(indices: list[int]) -> str:
-    """Sorted indices as runs.
+def ranges(indices: list[int], most: int = 8) -> str:
+    """Indices as runs; of more than `most` runs, the first ones, the last, and how many indices there are.
 
-    >>> ranges([0, 1, 2, 5, 7, 8])
-    '0–2, 5, 7–8'
+    >>> ranges([0, 1, 2, 5, 7, 8]), ranges(list(range(0, 2048, 16)))
+    ('0–2, 5, 7–8', '0, 16, 32, …, 2032 (128)')
     """
     runs: list[list[int]] = []
-    for i in sorted(set(indices)):
+    distinct = sorted(set(indices))
+    for i in distinct:
         if runs and runs[-1][1] == i - 1:
             runs[-1][1] = i
         else:
             runs.append([i, i])
-    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+    words = [str(a) if a == b else f"{a}–{b}" for a, b in runs]
+    return ", ".join(words) if len(words) <= most else f"{', '.join(words[:3])}, …, {words[-1]} ({len(distinct)})"
 
 
 FILTERS = {"number": number, "seconds": seconds, "short": short, "percent": percent, "gib": gib, "money": money, "plural": plural, "ranges": ranges}

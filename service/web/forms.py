@@ -1,4 +1,5 @@
 """The form and the request body, in both directions. The body is judged by the same parser as POST /v1/plans; nothing is validated here."""
+
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ class FormState:
     values: Row = field(default_factory=dict)
     groups: tuple[Row, ...] = ({},)
     links: tuple[Row, ...] = ()
-    extra: str = ""                                        # JSON merged over the rest: what the form has no field for
+    extra: str = ""  # JSON merged over the rest: what the form has no field for
 
 
 def empty_state() -> FormState:
@@ -35,7 +36,10 @@ def state_of_form(data: Mapping[str, str]) -> FormState:
     return FormState(
         model_kind=kind if kind in MODEL_KINDS else "preset",
         values={name: data[name].strip() for name in FIXED if data.get(name, "").strip()},
-        groups=tuple(_rows(data, "group", GROUP)), links=tuple(_rows(data, "link", LINK)), extra=data.get("extra", "").strip())
+        groups=tuple(_rows(data, "group", GROUP)),
+        links=tuple(_rows(data, "link", LINK)),
+        extra=data.get("extra", "").strip(),
+    )
 
 
 def _rows(data: Mapping[str, str], prefix: str, fields: tuple[Field, ...]) -> Iterator[Row]:
@@ -60,7 +64,10 @@ def edited(state: FormState, action: str) -> FormState:
 
 
 def body_of(state: FormState) -> tuple[dict[str, Any], tuple[Fault, ...]]:
-    """The body of POST /v1/plans, and what could not even be read as JSON. What is blank is left out; what is no number stays text, for the parser to refuse."""
+    """The body of POST /v1/plans, and what could not even be read as JSON.
+
+    What is blank is left out; what is no number stays text, for the parser to refuse.
+    """
     body: dict[str, Any] = {"model": {}, "cluster": {"node_groups": []}, "workload": {"kind": "training"}}
     faults: list[Fault] = []
     for f in (*BY_MODEL_KIND[state.model_kind], *CLUSTER, *WORKLOAD, *CONSTRAINTS):
@@ -91,7 +98,8 @@ def state_of_body(body: Mapping[str, Any]) -> FormState:
         model_kind=kind,
         values={f.name: text for f in fields if (text := _text(_get(body, f.path), f))},
         groups=tuple(_row(g, GROUP) for g in cluster.get("node_groups") or ({},)),
-        links=tuple(_row(g, LINK) for g in cluster.get("links") or ()))
+        links=tuple(_row(g, LINK) for g in cluster.get("links") or ()),
+    )
     rest = difference(dict(body), body_of(state)[0])
     return replace(state, extra=json.dumps(rest, indent=2) if rest else "")
 
@@ -190,7 +198,7 @@ def _get(value: Any, path: tuple[str | int, ...]) -> Any:
 
 def _put(target: dict[str, Any], path: tuple[str | int, ...], value: Any) -> None:
     *parents, last = path
-    if isinstance(last, int):                              # the only lists in fields are short and filled in order
+    if isinstance(last, int):  # the only lists in fields are short and filled in order
         holder: Any = target
         for key in parents[:-1]:
             holder = holder.setdefault(key, {})

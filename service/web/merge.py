@@ -1,4 +1,5 @@
 """JSON laid over JSON, and what is left when one is taken from the other. Lists of objects go item by item."""
+
 from typing import Any
 
 
@@ -9,7 +10,10 @@ def merged(base: Any, extra: Any) -> Any:
     {'a': {'b': 1, 'e': 2}, 'c': [{'d': 1, 'f': 3}]}
     """
     if isinstance(base, dict) and isinstance(extra, dict):
-        return {k: merged(base[k], extra[k]) if k in base and k in extra else extra.get(k, base.get(k)) for k in (*base, *(k for k in extra if k not in base))}
+        return {
+            k: merged(base[k], extra[k]) if k in base and k in extra else extra.get(k, base.get(k))
+            for k in (*base, *(k for k in extra if k not in base))
+        }
     if _objects(base) and _objects(extra) and len(base) == len(extra):
         return [merged(b, e) for b, e in zip(base, extra, strict=True)]
     return extra

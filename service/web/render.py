@@ -1,4 +1,5 @@
 """Templates to responses, with the headers that keep a page to its own origin."""
+
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-_environment = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True,
-                           lstrip_blocks=True)
+_environment = Environment(
+    loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
 _environment.filters.update(FILTERS)
 
 
@@ -29,5 +31,10 @@ def text(template: str, **context: Any) -> str:
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """A template as a response. `root` is the path under which the service is mounted, `partial` whether htmx asked for a fragment."""
-    context = {"root": request.scope.get("root_path", ""), "path": request.url.path, "partial": request.headers.get("HX-Request") == "true", **context}
+    context = {
+        "root": request.scope.get("root_path", ""),
+        "path": request.url.path,
+        "partial": request.headers.get("HX-Request") == "true",
+        **context,
+    }
     return HTMLResponse(text(template, **context), status_code=status, headers=HEADERS)

@@ -1,4 +1,5 @@
 """What the result page says about a plan, from the plan resource as the API gives it."""
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +9,25 @@ from service.web.charts import Segment, colour_of, stacked
 from service.web.cluster_map import GroupMap, cluster_map, stage_colour
 from service.web.figures import percent, plural, ranges, seconds
 
-MEMORY_PARTS = (("weights_gib", "Weights", "c1"), ("gradients_gib", "Gradients", "c2"), ("optimizer_gib", "Optimizer", "c3"),
-                ("activations_gib", "Activations", "c4"), ("logits_gib", "Logits", "c5"), ("buffers_gib", "Buffers", "c6"))
-TIME_PARTS = (("compute_s", "Compute", "c1"), ("recompute_s", "Recompute", "c7"), ("tensor_comm_s", "Tensor traffic", "c2"),
-              ("context_comm_s", "Context traffic", "c3"), ("expert_comm_s", "Expert traffic", "c4"), ("pipeline_comm_s", "Pipeline traffic", "c5"),
-              ("data_comm_s", "Data traffic", "c6"), ("bubble_s", "Bubble", "c9"), ("optimizer_s", "Optimizer", "c8"))
+MEMORY_PARTS = (
+    ("weights_gib", "Weights", "c1"),
+    ("gradients_gib", "Gradients", "c2"),
+    ("optimizer_gib", "Optimizer", "c3"),
+    ("activations_gib", "Activations", "c4"),
+    ("logits_gib", "Logits", "c5"),
+    ("buffers_gib", "Buffers", "c6"),
+)
+TIME_PARTS = (
+    ("compute_s", "Compute", "c1"),
+    ("recompute_s", "Recompute", "c7"),
+    ("tensor_comm_s", "Tensor traffic", "c2"),
+    ("context_comm_s", "Context traffic", "c3"),
+    ("expert_comm_s", "Expert traffic", "c4"),
+    ("pipeline_comm_s", "Pipeline traffic", "c5"),
+    ("data_comm_s", "Data traffic", "c6"),
+    ("bubble_s", "Bubble", "c9"),
+    ("optimizer_s", "Optimizer", "c8"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,19 +35,19 @@ class StageRow:
     """One line of the stage table: a stage in all pipelines that treat it alike."""
 
     stage: int
-    pipelines: str                                         # which ones, when they differ; empty when all are alike
+    pipelines: str  # which ones, when they differ; empty when all are alike
     layers: str
     num_layers: int
     gpus: tuple[str, ...]
     nodes: tuple[str, ...]
-    gpu_count: int                                         # of one pipeline
+    gpu_count: int  # of one pipeline
     degrees: Mapping[str, int]
     recompute: str
     zero_stage: int
     micro_batch_s: float | None
     memory: Mapping[str, float] | None
     bar: tuple[Segment, ...]
-    capacity_at: float                                     # percent of the bar's scale
+    capacity_at: float  # percent of the bar's scale
     colour: str
 
 
@@ -44,7 +59,7 @@ class Comparison:
     step_time_s: float | None
     slower: float | None
     reason: str | None
-    bar: float                                             # percent of the longest
+    bar: float  # percent of the longest
     best: bool = False
 
 
@@ -71,7 +86,7 @@ class ResultView:
 
 
 def result_view(resource: Mapping[str, Any], chunk_seconds: Mapping[int, float] | None = None) -> ResultView:
-    """The page of a finished plan. `chunk_seconds` gives the measured-on-paper time per micro-batch by stage where a timeline is at hand."""
+    """The page of a finished plan. `chunk_seconds`: time per micro-batch by stage, where a timeline is at hand."""
     result = resource["result"]
     plan, predicted = result.get("plan"), result.get("predicted") or {}
     groups = ((resource.get("request") or {}).get("cluster") or {}).get("node_groups") or []
@@ -80,12 +95,23 @@ def result_view(resource: Mapping[str, Any], chunk_seconds: Mapping[int, float] 
     stages = _stage_rows(plan, predicted, gpu_of, chunk_seconds or {}) if plan else ()
     time = predicted.get("time") or {}
     return ResultView(
-        outcome=result["outcome"], headline=headline, explanation=explanation, result=result, predicted=predicted, plan=plan,
-        pp=len(plan["pipelines"][0]["stages"]) if plan else 0, pipelines=len(plan["pipelines"]) if plan else 0,
-        gpus_used=_gpus(plan) if plan else 0, gpus_total=_total(groups), stages=stages,
+        outcome=result["outcome"],
+        headline=headline,
+        explanation=explanation,
+        result=result,
+        predicted=predicted,
+        plan=plan,
+        pp=len(plan["pipelines"][0]["stages"]) if plan else 0,
+        pipelines=len(plan["pipelines"]) if plan else 0,
+        gpus_used=_gpus(plan) if plan else 0,
+        gpus_total=_total(groups),
+        stages=stages,
         time=stacked([(label, colour, time.get(key) or 0.0) for key, label, colour in TIME_PARTS], sum(v for v in time.values() if v)),
-        memory_legend=MEMORY_PARTS, comparisons=_comparisons(result, predicted), alternatives=tuple(_alternatives(result)),
-        map=cluster_map(plan, groups) if plan else ())
+        memory_legend=MEMORY_PARTS,
+        comparisons=_comparisons(result, predicted),
+        alternatives=tuple(_alternatives(result)),
+        map=cluster_map(plan, groups) if plan else (),
+    )
 
 
 def _outcome(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[str, str]:
@@ -95,8 +121,10 @@ def _outcome(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[s
     if result["outcome"] == "feasible":
         if bound is None:
             return f"Best found: {seconds(step)} per step", "The search stopped before it could prove a bound. More time may find a faster layout."
-        return (f"Best found: {seconds(step)} per step",
-                f"Within {percent(gap)} of the best possible: nothing in the searched space is faster than {seconds(bound)}. The search stopped before a proof.")
+        return (
+            f"Best found: {seconds(step)} per step",
+            f"Within {percent(gap)} of the best possible: nothing in the searched space is faster than {seconds(bound)}. More time may close the gap.",
+        )
     return "No layout fits", "No layout in the searched space obeys every limit. The reasons and the smallest change that helps are below."
 
 
@@ -111,10 +139,17 @@ def _total(groups: Sequence[Mapping[str, Any]]) -> int | None:
 
 def _shape(stage: Mapping[str, Any]) -> tuple[Any, ...]:
     held = Counter(d["node_group"] for d in stage["devices"] for _ in d["gpus"])
-    return (tuple(map(tuple, stage["layers"])), *(stage.get(k, 1) for k in ("tp", "dp", "cp", "ep", "etp", "zero_stage")), stage.get("recompute"), tuple(sorted(held.items())))
+    return (
+        tuple(map(tuple, stage["layers"])),
+        *(stage.get(k, 1) for k in ("tp", "dp", "cp", "ep", "etp", "zero_stage")),
+        stage.get("recompute"),
+        tuple(sorted(held.items())),
+    )
 
 
-def _stage_rows(plan: Mapping[str, Any], predicted: Mapping[str, Any], gpu_of: Mapping[str, str], chunk_seconds: Mapping[int, float]) -> tuple[StageRow, ...]:
+def _stage_rows(
+    plan: Mapping[str, Any], predicted: Mapping[str, Any], gpu_of: Mapping[str, str], chunk_seconds: Mapping[int, float]
+) -> tuple[StageRow, ...]:
     memories = (predicted.get("memory") or {}).get("stages") or []
     scale = max((max(m["capacity_gib"], m["total_gib"]) for m in memories), default=1.0)
     rows = []
@@ -125,25 +160,45 @@ def _stage_rows(plan: Mapping[str, Any], predicted: Mapping[str, Any], gpu_of: M
                 kinds.setdefault(_shape(pipeline["stages"][i]), []).append(n)
         for members in kinds.values():
             stages = [plan["pipelines"][n]["stages"][i] for n in members]
-            rows.append(_stage_row(i, stages, members if len(kinds) > 1 else [], memories[i] if i < len(memories) else None, scale, gpu_of, chunk_seconds.get(i)))
+            rows.append(
+                _stage_row(
+                    i, stages, members if len(kinds) > 1 else [], memories[i] if i < len(memories) else None, scale, gpu_of, chunk_seconds.get(i)
+                )
+            )
     return tuple(rows)
 
 
-def _stage_row(i: int, stages: list[Mapping[str, Any]], members: list[int], memory: Mapping[str, float] | None, scale: float,
-               gpu_of: Mapping[str, str], micro_batch_s: float | None) -> StageRow:
+def _stage_row(
+    i: int,
+    stages: list[Mapping[str, Any]],
+    members: list[int],
+    memory: Mapping[str, float] | None,
+    scale: float,
+    gpu_of: Mapping[str, str],
+    micro_batch_s: float | None,
+) -> StageRow:
     first = stages[0]
     nodes: dict[str, list[int]] = {}
     for s in stages:
         for d in s["devices"]:
             nodes.setdefault(d["node_group"], []).append(d["node"])
     return StageRow(
-        stage=i, pipelines=ranges(members) if members else "", layers=", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in first["layers"]),
-        num_layers=sum(b - a + 1 for a, b in first["layers"]), gpus=tuple(gpu_of.get(g, g) for g in nodes),
-        nodes=tuple(f"{g} {ranges(where)}" for g, where in nodes.items()), gpu_count=sum(len(d["gpus"]) for d in first["devices"]),
-        degrees={k: first.get(k, 1) for k in ("tp", "dp", "cp", "ep")}, recompute=first.get("recompute", "none"), zero_stage=first.get("zero_stage", 1),
-        micro_batch_s=micro_batch_s, memory=memory, colour=stage_colour(i),
+        stage=i,
+        pipelines=ranges(members) if members else "",
+        layers=", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in first["layers"]),
+        num_layers=sum(b - a + 1 for a, b in first["layers"]),
+        gpus=tuple(gpu_of.get(g, g) for g in nodes),
+        nodes=tuple(f"{g} {ranges(where)}" for g, where in nodes.items()),
+        gpu_count=sum(len(d["gpus"]) for d in first["devices"]),
+        degrees={k: first.get(k, 1) for k in ("tp", "dp", "cp", "ep")},
+        recompute=first.get("recompute", "none"),
+        zero_stage=first.get("zero_stage", 1),
+        micro_batch_s=micro_batch_s,
+        memory=memory,
+        colour=stage_colour(i),
         bar=stacked([(label, colour, memory[key]) for key, label, colour in MEMORY_PARTS], scale) if memory else (),
-        capacity_at=round(100 * memory["capacity_gib"] / scale, 2) if memory else 0.0)
+        capacity_at=round(100 * memory["capacity_gib"] / scale, 2) if memory else 0.0,
+    )
 
 
 def baseline_name(name: str) -> str:
@@ -162,9 +217,19 @@ def _comparisons(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tup
     baselines = result.get("baselines") or []
     longest = max([b["step_time_s"] for b in baselines if b.get("step_time_s")] + ([best] if best else []), default=1.0)
     mine = [Comparison(name="This plan", step_time_s=best, slower=0.0, reason=None, bar=100 * best / longest, best=True)] if best else []
-    return (*mine, *(Comparison(name=baseline_name(b["name"]), step_time_s=b.get("step_time_s"), reason=b.get("reason"),
-                                slower=b["step_time_s"] / best - 1 if best and b.get("step_time_s") else None,
-                                bar=100 * b["step_time_s"] / longest if b.get("step_time_s") else 0.0) for b in baselines))
+    return (
+        *mine,
+        *(
+            Comparison(
+                name=baseline_name(b["name"]),
+                step_time_s=b.get("step_time_s"),
+                reason=b.get("reason"),
+                slower=b["step_time_s"] / best - 1 if best and b.get("step_time_s") else None,
+                bar=100 * b["step_time_s"] / longest if b.get("step_time_s") else 0.0,
+            )
+            for b in baselines
+        ),
+    )
 
 
 def layout_in_words(plan: Mapping[str, Any]) -> str:
@@ -183,7 +248,14 @@ def layout_in_words(plan: Mapping[str, Any]) -> str:
         degrees = [s.get(key, 1) for s in first["stages"]]
         words += [f"{key.upper()} {_runs(degrees)}"] if max(degrees) > 1 else []
     words += [f"recompute {'/'.join(recompute)}"] if recompute else []
-    return ", ".join([*words, f"{first['micro_batches']} micro-batches of {plan.get('micro_batch_size', 1)}", plan.get("schedule", "1f1b"), plural(_gpus(plan), "GPU")])
+    return ", ".join(
+        [
+            *words,
+            f"{first['micro_batches']} micro-batches of {plan.get('micro_batch_size', 1)}",
+            plan.get("schedule", "1f1b"),
+            plural(_gpus(plan), "GPU"),
+        ]
+    )
 
 
 def _runs(values: list[int]) -> str:

@@ -34,9 +34,9 @@
   }
 
   document.addEventListener("htmx:afterSettle", function (event) {
-    var target = event.detail.target;
+    var target = event.detail.target || event.target;
     offerCopy(document);
-    if (target.id === "plan") {
+    if (target && target.id === "plan") {
       var title = document.getElementById("headline");
       if (title) { document.title = title.textContent + " · Shardwright"; title.focus(); }
     }

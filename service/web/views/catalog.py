@@ -1,4 +1,5 @@
 """The catalogue: GPUs, links and models, each number with its source."""
+
 from typing import Any
 
 from fastapi import APIRouter
@@ -17,10 +18,15 @@ def catalog(request: Request) -> Response:
     known = backend_of(request).catalogue()
     query = request.query_params.get("q", "").strip()[:100]
     words = query.lower().split()
-    return page(request, "catalog.html", query=query, version=known.version,
-                devices=[d for d in known.devices if _matches(d, words)],
-                links=[d for d in known.links if _matches(d, words)],
-                presets=[d for d in known.presets if _matches(d, words)])
+    return page(
+        request,
+        "catalog.html",
+        query=query,
+        version=known.version,
+        devices=[d for d in known.devices if _matches(d, words)],
+        links=[d for d in known.links if _matches(d, words)],
+        presets=[d for d in known.presets if _matches(d, words)],
+    )
 
 
 def _matches(entry: Any, words: list[str]) -> bool:

@@ -1,4 +1,5 @@
 """The form: a new plan request, by hand or from an example."""
+
 import json
 import shlex
 from typing import Any
@@ -76,13 +77,34 @@ async def _posted(request: Request) -> tuple[FormState, str]:
     return state_of_form(values), values.get("action", "")
 
 
-def _form(request: Request, state: FormState, faults: tuple[Fault, ...] = (), status: int = 200, loaded: str | None = None, missing: str | None = None,
-          checked: bool = False) -> Response:
+def _form(
+    request: Request,
+    state: FormState,
+    faults: tuple[Fault, ...] = (),
+    status: int = 200,
+    loaded: str | None = None,
+    missing: str | None = None,
+    checked: bool = False,
+) -> Response:
     catalogue = backend_of(request).catalogue()
     placed = [(fault, field_at(fault.pointer, state)) for fault in faults]
     body, _ = body_of(state)
-    return page(request, "form.html", status=status, state=state, fields=fields, catalogue=catalogue, examples=examples(), loaded=loaded, missing=missing,
-                placed=placed, faults=_by_field(placed), curl=curl(str(request.base_url), body), checked=checked, gpus=_gpus(state, catalogue))
+    return page(
+        request,
+        "form.html",
+        status=status,
+        state=state,
+        fields=fields,
+        catalogue=catalogue,
+        examples=examples(),
+        loaded=loaded,
+        missing=missing,
+        placed=placed,
+        faults=_by_field(placed),
+        curl=curl(str(request.base_url), body),
+        checked=checked,
+        gpus=_gpus(state, catalogue),
+    )
 
 
 def _by_field(placed: list[tuple[Fault, str | None]]) -> dict[str, list[Fault]]:
@@ -106,4 +128,6 @@ def _gpus(state: FormState, catalogue: Catalogue) -> int:
 def curl(base_url: str, body: dict[str, Any]) -> str:
     """The command that sends the same request."""
     text = json.dumps(body, indent=2, ensure_ascii=False)
-    return f"curl -s {shlex.quote(base_url.rstrip('/') + '/v1/plans')} \\\n  -H 'Content-Type: application/json' \\\n  -H 'Prefer: wait=30' \\\n  -d {shlex.quote(text)}"
+    headers = ("Content-Type: application/json", "Prefer: wait=30")
+    parts = [f"curl -s {shlex.quote(base_url.rstrip('/') + '/v1/plans')}", *(f"-H {shlex.quote(h)}" for h in headers), f"-d {shlex.quote(text)}"]
+    return " \\\n  ".join(parts)
