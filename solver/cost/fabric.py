@@ -61,12 +61,10 @@ def between(constants: Efficiency, cluster: Cluster, one: str, other: str, cross
     return bytes_per_s_from_gb_s(stated) * share, seconds_from_us(latency_us)
 
 
-def nearest(constants: Efficiency, group: NodeGroup, same_node: bool) -> tuple[float, float]:
-    """(bytes per second, seconds per hop) between neighbouring stages of one group: the node's own fabric, or the outermost tier."""
-    if not same_node:
-        return _speed(constants, group.tiers[-1])
-    local = [tier for tier in group.tiers if tier.size <= max(group.gpus_per_node, group.tiers[0].size)]
-    return _speed(constants, local[-1] if local else group.tiers[0])
+def nearest(constants: Efficiency, group: NodeGroup, near: bool) -> tuple[float, float]:
+    """(bytes per second, seconds per hop) between neighbouring stages of one group: the widest fabric short of the network where they share it, else the network."""
+    inner = [tier for tier in group.tiers if tier.name != "network"]
+    return _speed(constants, inner[-1] if near and inner else group.tiers[-1])
 
 
 def _level(constants: Efficiency, tier: FabricTier, ranks: float) -> Level:

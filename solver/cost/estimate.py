@@ -1,0 +1,48 @@
+"""From a strategy or a plan to its estimate."""
+from solver.cost.confidence import confidence_of
+from solver.cost.parameters import parameter_counts
+from solver.cost.price import price
+from solver.cost.setting import setting
+from solver.domain.degrees import Strategy
+from solver.domain.estimate import Estimate, Reason
+from solver.domain.placement import expand
+from solver.domain.plan import Plan
+from solver.domain.problem import Problem
+from solver.domain.reading import layout_of
+
+
+def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
+    """What a layout would do. A layout that breaks a rule answers with every reason; one that cannot be laid onto the cluster has no time.
+
+    Raises NotCovered for models and workloads that this version does not price.
+    """
+    shared = setting(problem)
+    reasons: tuple[Reason, ...] = ()
+    plan: Plan | None
+    if isinstance(what, Strategy):
+        plan, reasons = expand(problem, what)
+    else:
+        plan = what
+    layout = None
+    if plan is not None:
+        layout, found = layout_of(problem, plan)
+        reasons += found
+    if layout is None:
+        if isinstance(what, Strategy):
+            reasons += strategy_violations(problem, what)
+        return Estimate(model=parameter_counts(problem.model), feasible=False, fits_memory=None, risk=None, step_time_s=None, tokens_per_s=None,
+                        tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=None, time=None, confidence=confidence_of(shared, None),
+                        reasons=distinct(reasons))
+    priced = price(problem, layout)
+    if not reasons:
+        return priced
+    return Estimate(**{**{name: getattr(priced, name) for name in Estimate.__dataclass_fields__},
+                       "feasible": False, "reasons": distinct(reasons + priced.reasons)})
+
+
+def distinct(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """Each code once per stage, the first that was found."""
+    kept: dict[tuple[str, int | None], Reason] = {}
+    for reason in reasons:
+        kept.setdefault((reason.code, reason.stage), reason)
+    return tuple(kept.values())

@@ -1,0 +1,66 @@
+"""The price of a layout: time, memory, and every reason why it would not run. The same formulas for search, estimate, timeline and judge."""
+from solver.axes.registry import violations
+from solver.cost.breakdown import after_drain, time_parts
+from solver.cost.bubble import CLOSED_FORMS, closed_form_s
+from solver.cost.confidence import confidence_of
+from solver.cost.flops import gpus_by_group, model_flops, peak_flops_s
+from solver.cost.parameters import parameter_counts
+from solver.cost.pipeline import chunk_times
+from solver.cost.setting import setting
+from solver.cost.stage_memory import memory_of, memory_reasons, risk_of
+from solver.domain.estimate import Estimate, Reason
+from solver.domain.layout import Layout
+from solver.domain.problem import Problem
+from solver.simulate.orders import ORDERS
+from solver.simulate.timeline import makespan
+
+
+def step_time_s(problem: Problem, layout: Layout) -> float | None:
+    """Seconds of one optimizer step: the pipeline from first forward to last backward, and the longest time after the drain of any stage.
+
+    Exact by the schedule's recurrence where it is simulated, a closed form for previewed schedules, None where a schedule is not priced.
+    """
+    pipeline = pipeline_s(problem, layout)
+    return None if pipeline is None else pipeline + after_drain(problem, layout)[0]
+
+
+def pipeline_s(problem: Problem, layout: Layout) -> float | None:
+    """Seconds from the first forward to the last backward."""
+    chunks = chunk_times(problem, layout)
+    if layout.schedule in ORDERS:
+        if layout.schedule != "interleaved" and layout.virtual_stages > 1:
+            return None
+        return makespan(layout.schedule, chunks, layout.micro_batches)
+    if layout.schedule in CLOSED_FORMS:
+        return closed_form_s(layout.schedule, chunks, layout.micro_batches)
+    return None
+
+
+def price(problem: Problem, layout: Layout) -> Estimate:
+    """Everything that a layout is predicted to do. A layout that breaks a rule is priced as far as its numbers go.
+
+    feasible: no rule broken and no stage over its memory. MFU: model FLOPs B s (6 P + 12 L a d_h s), P all parameters that a token passes, both embeddings
+    included, attention in full, over the sum of the used GPUs' peaks in the workload's precision.
+    """
+    shared = setting(problem)
+    facts = parameter_counts(problem.model)
+    reasons: tuple[Reason, ...] = violations(problem, layout)
+    memory = memory_of(problem, layout)
+    risk = risk_of(problem, memory)
+    reasons += memory_reasons(memory)
+    pipeline = pipeline_s(problem, layout)
+    by_group = gpus_by_group(layout)
+    gpus = sum(layout.replicas * s.tp * s.cp * s.dp for s in layout.stages)
+    prices = [shared.machines[name].group.price_per_gpu_hour for name in by_group]
+    price_per_hour = sum(n * p for n, p in zip(by_group.values(), prices, strict=True) if p is not None) if None not in prices else None
+    if pipeline is None:
+        return Estimate(model=facts, feasible=False, fits_memory=risk != "over", risk=risk, step_time_s=None, tokens_per_s=None, tokens_per_s_per_gpu=None,
+                        model_tflops_per_gpu=None, mfu=None, memory=memory, time=None, confidence=confidence_of(shared, layout), reasons=reasons, gpus=gpus,
+                        price_per_hour=price_per_hour)
+    step = pipeline + after_drain(problem, layout)[0]
+    tokens = shared.workload.global_batch_size * shared.workload.seq_len / step
+    flops_s = model_flops(shared, facts) / step
+    return Estimate(model=facts, feasible=not reasons, fits_memory=risk != "over", risk=risk, step_time_s=step, tokens_per_s=tokens,
+                    tokens_per_s_per_gpu=tokens / gpus, model_tflops_per_gpu=flops_s / gpus / 1e12, mfu=flops_s / peak_flops_s(shared, by_group),
+                    memory=memory, time=time_parts(problem, layout, pipeline), confidence=confidence_of(shared, layout), reasons=reasons, gpus=gpus,
+                    price_per_hour=price_per_hour)
