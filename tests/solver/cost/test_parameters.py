@@ -69,7 +69,7 @@ def test_latent_attention_counts_as_deepseek_v3_does() -> None:
 
 
 def test_tied_embeddings_count_once() -> None:
-    body = dict(num_layers=1, hidden_size=8, ffn_hidden_size=20, num_attention_heads=4, vocab_size=100)
+    body = {"num_layers": 1, "hidden_size": 8, "ffn_hidden_size": 20, "num_attention_heads": 4, "vocab_size": 100}
     untied, tied = Architecture(**body), Architecture(**body, tied_embeddings=True)
     assert (head_parameters(untied), head_parameters(tied)) == (800, 0)
     assert parameter_counts(untied).parameters - parameter_counts(tied).parameters == 800
