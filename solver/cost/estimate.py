@@ -28,8 +28,6 @@ def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
         layout, found = layout_of(problem, plan)
         reasons += found
     if layout is None:
-        if isinstance(what, Strategy):
-            reasons += strategy_violations(problem, what)
         return Estimate(model=parameter_counts(problem.model), feasible=False, fits_memory=None, risk=None, step_time_s=None, tokens_per_s=None,
                         tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=None, time=None, confidence=confidence_of(shared, None),
                         reasons=distinct(reasons))
