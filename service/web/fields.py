@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solver.domain.degrees import Recompute
+from solver.domain.model import ModelKind
 from solver.domain.workload import AttentionKernel, GradientPrecision, OptimizerName, Precision
 
 Kind = Literal["text", "int", "float", "ints", "choice", "flag", "json"]
@@ -36,6 +37,7 @@ CONFIG = (Field(name="hf_config", path=("model", "hf_config"), label="config.jso
 _A = ("model", "architecture")
 DIMENSIONS = (
     Field(name="arch_name", path=(*_A, "name"), label="Name", default="model"),
+    Field(name="kind", path=(*_A, "kind"), label="Kind", kind="choice", choices=_choices(ModelKind)),
     Field(name="num_layers", path=(*_A, "num_layers"), label="Layers", kind="int", placeholder="80"),
     Field(name="hidden_size", path=(*_A, "hidden_size"), label="Hidden size", kind="int", placeholder="8192"),
     Field(name="ffn_hidden_size", path=(*_A, "ffn_hidden_size"), label="FFN hidden size", kind="int", placeholder="28672"),

@@ -123,7 +123,7 @@ def _outcome(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[s
             return f"Best found: {seconds(step)} per step", "The search stopped before it could prove a bound. More time may find a faster layout."
         return (
             f"Best found: {seconds(step)} per step",
-            f"Within {percent(gap)} of the best possible: nothing in the searched space is faster than {seconds(bound)}. More time may close the gap.",
+            f"Within {percent(gap)} of the best possible: no layout in the searched space beats {seconds(bound)}. More time may close the gap.",
         )
     return "No layout fits", "No layout in the searched space obeys every limit. The reasons and the smallest change that helps are below."
 
