@@ -56,6 +56,7 @@ class Stack:
     attention: str
     selective_time: float
     selective_memory: float
+    dispatch_once_per_node: bool
     source: str
 
 

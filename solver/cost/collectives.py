@@ -45,16 +45,21 @@ def all_gather_s(path: Path, size_bytes: float) -> float:
     return all_reduce_s(path, size_bytes) / 2.0
 
 
-def all_to_all_s(path: Path, size_bytes: float) -> float:
+def all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> float:
     """All-to-all of S bytes per rank: (n - 1) alpha + (n - 1) / n * S / beta, with every level's share of the traffic on its own links at once.
 
-    Of a rank's bytes, (blocks - 1) / blocks cross the outermost level; the slowest level decides.
+    Of a rank's bytes, (block - inside) / n travel over a level; the slowest level decides. With `fan_out` = k copies of each element, links between
+    blocks carry one copy per distinct block: of B equally likely blocks k copies meet B (1 - (1 - 1 / B)^k).
     """
     ranks = math.prod(level.ranks for level in path)
     seconds, latency, inside = 0.0, 0.0, 1.0
-    for level in path:
+    for depth, level in enumerate(path):
         block = inside * level.ranks
-        seconds = max(seconds, size_bytes * (block - inside) / ranks / level.bandwidth_bytes_s)
+        share = (block - inside) / ranks
+        if fan_out is not None and depth > 0:
+            blocks = ranks / inside
+            share *= blocks * (1.0 - (1.0 - 1.0 / blocks) ** fan_out) / fan_out
+        seconds = max(seconds, size_bytes * share / level.bandwidth_bytes_s)
         latency += min(level.ranks - 1.0, 2.0 * math.ceil(math.log2(level.ranks))) * level.latency_s if level.ranks > 1 else 0.0
         inside = block
     return seconds + latency

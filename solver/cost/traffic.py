@@ -75,13 +75,15 @@ def _kv_heads_sent(model: Architecture, share: Share) -> float:
     return model.num_attention_heads / share.tp if model.mla is not None else local_kv_heads(model, share.tp)
 
 
-def expert_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share) -> float:
+def expert_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share, once_per_node: bool) -> float:
     """Seconds of expert parallelism in one pass of one layer: dispatch and combine, two all-to-alls of T / t * top_k * h elements over ep ranks, exposed.
 
-    Together with backward: 4 (e - 1) / e * b s top_k h elements per layer. Kernels that send a token once per node, and overlap, are not modelled.
+    Together with backward: 4 (e - 1) / e * b s top_k h elements per layer. Dispatchers that send a token once per node spare the network the copies.
+    Overlap with computation is not modelled: too much for stacks that overlap.
     """
     model = setting.model
     if share.ep == 1 or not layer_class.moe or model.moe is None:
         return 0.0
     size = share.tokens / share.tp * model.moe.top_k * model.hidden_size * setting.activation_element
-    return 2.0 * all_to_all_s(path_of(share.ep, share.etp), size) / setting.constants.communication.expert_share
+    fan_out = model.moe.top_k if once_per_node else None
+    return 2.0 * all_to_all_s(path_of(share.ep, share.etp), size, fan_out) / setting.constants.communication.expert_share

@@ -110,7 +110,7 @@ def _layer(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traf
     work = layer_work(shared, machine, layer_class, share)
     tensor = tensor_s(shared, path_of, layer_class, share)
     context = context_s(shared, path_of, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
-    expert = expert_s(shared, path_of, layer_class, share)
+    expert = expert_s(shared, path_of, layer_class, share, stack.dispatch_once_per_node)
     forward = work.forward_s + tensor + context[0] + expert
     again_share, recompute = _recompute(shared, spec, stack, share, forward, work.first_matrix_s, work.elementwise_forward_s, work.attention_forward_s)
     backward = work.backward_s + tensor + context[1] + expert + recompute
