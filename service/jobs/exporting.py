@@ -28,6 +28,6 @@ def files(target: str, problem: Problem, plan: Plan) -> tuple[Any, ...]:
 
 def timeline(problem: Problem, plan: Plan) -> Any:
     """The pipeline as Chrome trace events."""
-    from solver.simulate.trace import chrome_trace
+    from solver.cost.timeline import timeline as chrome_trace
 
     return chrome_trace(problem, plan)
