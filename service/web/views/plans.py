@@ -142,6 +142,7 @@ async def _stream(request: Request, plan_id: str, stopping: Callable[[], bool]) 
             )
             spoke = time.monotonic()
         if not running:
+            yield event("done", "")                         # the page closes the stream; left to us, the browser would take the end for an error
             return
         if time.monotonic() - spoke > HEARTBEAT_S:
             yield ": alive\n\n"
