@@ -33,7 +33,7 @@ def _chunk_times(t: Tables, plan: Picks) -> tuple[Floats, Floats, float]:
     period = t.layers // v                                 # layers that one round of virtual stages covers
     for i, pick in enumerate(plan):
         u, width, first, last = pick.kind, pick.layers // v, i == 0, i == stages - 1
-        q = t.sync_constant[u] + first * t.sync_embedding[u] + last * t.sync_head[u]
+        q = t.sync_constant[u] + first * t.sync_embedding[u] + last * t.sync_head[u] - (first and last) * t.shared_sync[u]
         for c in range(v):
             ahead = c * period + at                        # layers before this chunk
             hi, lo = t.layers - ahead, t.layers - ahead - width
@@ -42,6 +42,8 @@ def _chunk_times(t: Tables, plan: Picks) -> tuple[Floats, Floats, float]:
                 f, x = f + t.embedding_forward[u], x + t.embedding_time[u]
             if last and c == v - 1:
                 f, x = f + t.head_forward[u], x + t.head_time[u]
+            if first and last and c == 0:
+                f, x = f - t.shared_forward[u], x - t.shared_time[u]
             edge = 0.0 if last and c == v - 1 else t.wrap[u, plan[0].kind] if last else t.edge[u, plan[i + 1].kind]
             forward[i, c], backward[i, c] = f + edge, x - f + edge
             q = q + t.sync[u, :, hi] - t.sync[u, :, lo]

@@ -151,18 +151,20 @@ class _Search:
         """New s, Z, Q, and which are legal in memory and below the cut-off."""
         t, m, before = self.t, self.t.micro_batches, upto - count
         last = k == 1
+        both = first & last
         flight = held(t.schedule, m, k)
-        activation = t.activation[kind, upto] - t.activation[kind, before] + last * t.head_activation[kind] + first * t.embedding_activation[kind]
-        static = t.static[kind, upto] - t.static[kind, before] + last * t.head_static[kind] + first * t.embedding_static[kind]
+        activation = t.activation[kind, upto] - t.activation[kind, before] + last * t.head_activation[kind] + first * t.embedding_activation[kind] - both * t.shared_activation[kind]
+        static = t.static[kind, upto] - t.static[kind, before] + last * t.head_static[kind] + first * t.embedding_static[kind] - both * t.shared_static[kind]
         ok = static + activation * flight + t.buffers[kind] <= t.capacity[kind] * (1 + SLACK)
         edge = 0.0 if last else t.edge[kind, level.kind[row]]
-        forward = t.forward[kind, upto] - t.forward[kind, before] + last * t.head_forward[kind] + first * t.embedding_forward[kind] + edge
-        x = t.time[kind, upto] - t.time[kind, before] + last * t.head_time[kind] + first * t.embedding_time[kind] + 2 * edge
+        forward = t.forward[kind, upto] - t.forward[kind, before] + last * t.head_forward[kind] + first * t.embedding_forward[kind] - both * t.shared_forward[kind] + edge
+        x = t.time[kind, upto] - t.time[kind, before] + last * t.head_time[kind] + first * t.embedding_time[kind] - both * t.shared_time[kind] + 2 * edge
         behind = level.s[row]
         z = (m - 1) * x if t.schedule == "gpipe" else (m - 1) * x - (min(m, k) - 1) * forward
         if t.schedule != "gpipe" and m >= k + 1:
             z = np.maximum(z, (m - k) * x + behind)
         sync = t.sync_constant[kind] + t.sync[kind, :, upto] - t.sync[kind, :, before] + last * t.sync_head[kind] + first[:, None] * t.sync_embedding[kind]
+        sync = sync - both[:, None] * t.shared_sync[kind]
         q = np.maximum(level.q[row], sync.max(axis=1))
         s, z = behind + x, np.maximum(level.z[row], z)
         ok &= s + z + q < self.cutoff * (1 - SLACK)

@@ -49,9 +49,15 @@ def fold(t: Tables) -> Round:
                  activation=folded(rows(t.activation)), sync=folded(rows(t.sync)), edge=2 * v * t.edge.min(axis=1))
 
 
-def round_bound(t: Tables, stages: int) -> float:
-    """A lower bound on the step time with this many stages: the fastest mix of kinds in perfect balance, and the least fill before the last stage."""
-    per_layer = np.diff(t.time, axis=1).mean(axis=1)
+def round_bound(t: Tables, stages: int, virtual_stages: int) -> float:
+    """A lower bound on the step time with these counts.
+
+    With τ*(l) the least time of layer l over kinds and ρ_u = min_l τ_u(l) / τ*(l), a stage of kind u has x >= ρ_u Σ τ*, so max x >= Σ_l τ*(l) / Σ_stages 1 / ρ_u,
+    least for the fastest stages that the GPUs allow. Beside it, one position in the last stage behind the least fill.
+    """
+    layers = np.diff(t.time, axis=1)
+    least = layers.min(axis=0)
+    per_layer = (layers / np.maximum(least, 1e-300)).min(axis=1)
     r, speeds = t.resources, []
     for index in range(len(r.sets)):
         members = t.set_index == index
@@ -61,11 +67,11 @@ def round_bound(t: Tables, stages: int) -> float:
     if len(speeds) < stages:
         return float("inf")
     rate = sum(sorted(speeds, reverse=True)[:stages])
-    least_chunk = np.diff(t.time, axis=1).min()
+    least_chunk = least.min()
     fill = (stages - 1) * least_chunk + t.embedding_time.min()
-    sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2) * t.virtual_stages).max(axis=1).min()
-    balanced = t.micro_batches * t.layers / rate
-    return float(max(balanced, t.micro_batches * t.virtual_stages * least_chunk + fill) + sync) * (1 - SLACK)
+    sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2) * virtual_stages).max(axis=1).min()
+    balanced = t.micro_batches * float(least.sum()) / rate
+    return float(max(balanced, t.micro_batches * virtual_stages * least_chunk + fill) + sync) * (1 - SLACK)
 
 
 @dataclass(slots=True)

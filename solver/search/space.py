@@ -5,7 +5,7 @@ under it: node groups, tensor degree, width, recompute. Identical machines are c
 """
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from solver.cost.unit import UnitSpec
@@ -96,23 +96,33 @@ class Space:
         self.rejections = Rejections()
         self.tensor_degrees = self._tensor_degrees()
 
-    # ---- outer choices
+    # ---- outer choices, from the coarse to the fine
 
-    def choices(self) -> Iterator[Choice]:
-        """Every outer choice, in a fixed order."""
-        total = sum(self.gpus.values())
-        for cp, ulysses in self._context_degrees():
-            for b in self._allowed(divisors(self.workload.global_batch_size), self.constraints.micro_batch_size, "micro_batch_size"):
-                for replicas in self._allowed(divisors(self.workload.global_batch_size // b), self.constraints.dp, "dp"):
-                    if replicas * cp > total:
-                        self.rejections.add("cluster.too_small", f"dp {replicas} x cp {cp} on {total} GPUs")
-                        continue
-                    m = self.workload.global_batch_size // (b * replicas)
-                    for zero in self._zero_stages(replicas * cp):
-                        for ep, etp in self._expert_degrees():
-                            base = Choice(schedule="1f1b", replicas=replicas, micro_batch_size=b, micro_batches=m, cp=cp, ulysses=ulysses, zero_stage=zero,
-                                          ep=ep, etp=etp, framework=self._framework)
-                            yield from self._scheduled(base)
+    def contexts(self) -> list[tuple[int, int]]:
+        """(cp, Ulysses degree) pairs."""
+        return self._context_degrees()
+
+    def experts(self) -> list[tuple[int, int]]:
+        """(ep, etp) pairs."""
+        return self._expert_degrees()
+
+    def micro_batch_sizes(self) -> list[int]:
+        return self._allowed(divisors(self.workload.global_batch_size), self.constraints.micro_batch_size, "micro_batch_size")
+
+    def replica_counts(self, cp: int, micro_batch_size: int) -> list[int]:
+        """Numbers of equal pipelines that divide the batch and have a GPU each."""
+        total, kept = sum(self.gpus.values()), []
+        for replicas in self._allowed(divisors(self.workload.global_batch_size // micro_batch_size), self.constraints.dp, "dp"):
+            if replicas * cp > total:
+                self.rejections.add("cluster.too_small", f"dp {replicas} x cp {cp} on {total} GPUs")
+            else:
+                kept.append(replicas)
+        return kept
+
+    def base(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, replicas: int, zero_stage: int) -> Choice:
+        """A choice before its schedule."""
+        return Choice(schedule="1f1b", replicas=replicas, micro_batch_size=micro_batch_size, cp=cp, ulysses=ulysses, zero_stage=zero_stage, ep=ep, etp=etp,
+                      micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
 
     @property
     def _framework(self) -> Framework | None:
@@ -123,45 +133,46 @@ class Space:
         """Whether all stages must share their degrees."""
         return self.constraints.uniform or self.constraints.launcher == "megatron"
 
-    def _scheduled(self, base: Choice) -> Iterator[Choice]:
+    def flat(self, base: Choice) -> Iterator[Choice]:
+        """The base without virtual stages: stages free, or alike where the constraints or straddling need it."""
         wanted = self.constraints.schedules
-        flat: ScheduleName | None = "1f1b" if wanted is None or "1f1b" in wanted else "gpipe" if "gpipe" in wanted else None
-        flat_allowed = self.constraints.virtual_stages is None or 1 in self.constraints.virtual_stages
-        if flat is not None and flat_allowed:
-            if self.alike:
-                yield from (_with(base, schedule=flat, alike=alike) for alike in self._alikes(base))
-            else:
-                yield _with(base, schedule=flat)
-                yield from (_with(base, schedule=flat, alike=alike) for alike in self._alikes(base) if self._may_straddle(base, alike))
-        if wanted is None or "interleaved" in wanted:
-            yield from self._interleaved(base)
+        name: ScheduleName | None = "1f1b" if wanted is None or "1f1b" in wanted else "gpipe" if "gpipe" in wanted else None
+        if name is None or not (self.constraints.virtual_stages is None or 1 in self.constraints.virtual_stages):
+            return
+        if not self.alike:
+            yield replace(base, schedule=name)
+        for alike in self.alikes(base):
+            if self.alike or self._may_straddle(base, alike):
+                yield replace(base, schedule=name, alike=alike)
 
-    def _may_straddle(self, base: Choice, alike: Alike) -> bool:
-        fit = {g.name: tensor_groups_available(g, alike.tp) for g in self.groups if _fits_nodes(alike.tp, g.gpus_per_node)}
-        return self._straddles(fit, base.cp * alike.width * base.replicas)
-
-    def _interleaved(self, base: Choice) -> Iterator[Choice]:
+    def rounds(self, base: Choice, alike: Alike) -> Iterator[tuple[int, int]]:
+        """(stages, virtual stages) of interleaved schedules that the batch and the layers allow."""
+        wanted = self.constraints.schedules
+        if wanted is not None and "interleaved" not in wanted:
+            return
         layers, m = self.model.num_layers, base.micro_batches
-        most_stages = min(layers // 2, m, self.constraints.max_pp or layers)
-        for alike in self._alikes(base):
-            gpus = alike.tp * base.cp * alike.width * base.replicas
-            for stages in range(2, min(most_stages, sum(self.gpus.values()) // gpus) + 1):
-                if m % stages:
-                    self.rejections.add("pipeline.interleaved_micro_batches", f"interleaved: {m} micro-batches over pp {stages}")
-                    continue
-                for v in range(2, min(layers // stages, MAX_VIRTUAL_STAGES) + 1):
-                    if layers % v:
-                        self.rejections.add("pipeline.chunks_uneven", f"interleaved: {layers} layers in chunks of {v} virtual stages")
-                        continue
-                    if self.constraints.virtual_stages is None or v in self.constraints.virtual_stages:
-                        yield _with(base, schedule="interleaved", virtual_stages=v, alike=alike, stages=stages)
+        gpus = alike.tp * base.cp * alike.width * base.replicas
+        most = min(layers // 2, m, self.constraints.max_pp or layers, sum(self.gpus.values()) // gpus)
+        allowed = [v for v in divisors(layers) if 2 <= v <= MAX_VIRTUAL_STAGES]
+        if self.constraints.virtual_stages is not None:
+            allowed = [v for v in allowed if v in self.constraints.virtual_stages]
+        for stages in range(2, most + 1):
+            if m % stages:
+                self.rejections.add("pipeline.interleaved_micro_batches", f"interleaved: {m} micro-batches over pp {stages}")
+            else:
+                yield from ((stages, v) for v in allowed if stages * v <= layers)
 
-    def _alikes(self, base: Choice) -> Iterator[Alike]:
+    def alikes(self, base: Choice) -> Iterator[Alike]:
+        """Degrees that all stages may share."""
         modes: tuple[Recompute | None, ...] = self.recompute_modes() if self.alike else (None,)
         for tp in self.tensor_degrees:
             for width in divisors(base.micro_batch_size):
                 if tp * width * base.cp * base.replicas <= sum(self.gpus.values()):
                     yield from (Alike(tp=tp, width=width, recompute=mode) for mode in modes)
+
+    def _may_straddle(self, base: Choice, alike: Alike) -> bool:
+        fit = {g.name: tensor_groups_available(g, alike.tp) for g in self.groups if _fits_nodes(alike.tp, g.gpus_per_node)}
+        return self._straddles(fit, base.cp * alike.width * base.replicas)
 
     def recompute_modes(self) -> tuple[Recompute, ...]:
         """Modes that can differ: under flash kernels `selective` is `none` by another name."""
@@ -183,7 +194,7 @@ class Space:
                 self.rejections.add(f"constraints.{name}", f"{name} {value}")
         return kept
 
-    def _zero_stages(self, ranks: int) -> tuple[int, ...]:
+    def zero_stages(self, ranks: int) -> tuple[int, ...]:
         """ZeRO-1 is never slower nor larger than ZeRO-0, so 0 is listed only where it is asked for or nothing is sharded."""
         wanted = self.constraints.zero_stage
         if self.constraints.launcher == "megatron":
@@ -237,6 +248,20 @@ class Space:
 
     # ---- kinds of one choice
 
+    def probes(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int) -> list[Kind]:
+        """One kind per node group and tensor degree at one replica, whether or not it fits: what bounds the whole family from below.
+
+        Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster than
+        the group among theirs that is cheapest).
+        """
+        mode = "none" if self.constraints.recompute is None or "none" in self.constraints.recompute else None
+        return [Kind(gpus=tp * cp, spec=UnitSpec(
+            groups=(g.name,), tp=tp, cp=cp, ulysses=ulysses, dp=1, replicas=1, ep=ep, etp=etp, micro_batch_size=micro_batch_size,
+            micro_batches=self.workload.global_batch_size // micro_batch_size, recompute=m, zero_stage=1, sequence_parallel=True,
+            vocabulary_parallel_loss=True, framework=self._framework))
+            for g in self.groups for tp in self.tensor_degrees if _fits_nodes(tp, g.gpus_per_node) and tp % etp == 0
+            for m in ((mode,) if mode else self.recompute_modes())]
+
     def kinds(self, choice: Choice) -> list[Kind]:
         """Every kind of stage that the choice allows, single node groups first."""
         found = []
@@ -274,12 +299,6 @@ class Space:
     @staticmethod
     def _straddles(fit: dict[str, int], blocks: int) -> bool:
         return sum(n > 0 for n in fit.values()) > 1 and any(n % blocks for n in fit.values())
-
-
-def _with(choice: Choice, **changes: object) -> Choice:
-    from dataclasses import replace
-
-    return replace(choice, **changes)  # type: ignore[arg-type]
 
 
 def _fits_nodes(tp: int, gpus_per_node: int) -> bool:

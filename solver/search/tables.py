@@ -51,6 +51,11 @@ class Tables:
     embedding_forward: Floats
     embedding_static: Floats
     embedding_activation: Floats
+    shared_time: Floats                                    # [K] what embedding and head count twice where one stage holds both
+    shared_forward: Floats
+    shared_static: Floats
+    shared_activation: Floats
+    shared_sync: Floats                                    # [K, P]
     buffers: Floats                                        # [K]
     capacity: Floats                                       # [K] after the margin
     sync_constant: Floats                                  # [K, P]
@@ -95,7 +100,7 @@ class TableFactory:
         units = [self.unit(k) for k in kinds]
         pieces = max(len(u.sync) for u in units)
         padded = [(*u.sync, *(u.sync[-1],) * (pieces - len(u.sync))) for u in units]
-        heads, embeddings = [u.head for u in units], [u.embedding for u in units]
+        heads, embeddings, shared = [u.head for u in units], [u.embedding for u in units], [u.shared_ends for u in units]
         return Tables(
             kinds=tuple(kinds), layers=len(self.classes), micro_batches=choice.micro_batches, schedule=choice.schedule, virtual_stages=choice.virtual_stages,
             time=self._prefix(units, lambda p: p.forward_s + p.backward_s), forward=self._prefix(units, lambda p: p.forward_s),
@@ -104,6 +109,9 @@ class TableFactory:
             head_static=np.array([_static_bytes(u.head) + u.logits_bytes for u in units]), head_activation=np.array([p.activation_bytes for p in heads]),
             embedding_time=np.array([p.forward_s + p.backward_s for p in embeddings]), embedding_forward=np.array([p.forward_s for p in embeddings]),
             embedding_static=np.array([_static_bytes(p) for p in embeddings]), embedding_activation=np.array([p.activation_bytes for p in embeddings]),
+            shared_time=np.array([p.forward_s + p.backward_s for p in shared]), shared_forward=np.array([p.forward_s for p in shared]),
+            shared_static=np.array([_static_bytes(p) for p in shared]), shared_activation=np.array([p.activation_bytes for p in shared]),
+            shared_sync=np.array([[s.shared_ends_s for s in row] for row in padded]),
             buffers=np.array([u.buffers_bytes for u in units]), capacity=np.array([u.capacity_bytes * (1.0 - self.margin) for u in units]),
             sync_constant=np.array([[s.constant_s for s in row] for row in padded]),
             sync=np.array([[np.array([s.per_layer_s[c] for c in self._order]) @ self._counts for s in row] for row in padded]),

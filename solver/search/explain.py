@@ -1,0 +1,126 @@
+"""Why: runners-up against the best, what excludes every plan, and the smallest change that would let one in."""
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from solver.domain.estimate import Reason
+from solver.domain.options import Constraints
+from solver.domain.problem import Problem
+from solver.search.incumbent import Incumbents, Priced
+from solver.search.result import Alternative, Relaxation
+from solver.search.space import Space
+from solver.search.tables import TableFactory
+from solver.units import GIB
+
+WORDS = {"compute_s": "compute", "tensor_comm_s": "tensor-parallel traffic", "context_comm_s": "context-parallel traffic", "expert_comm_s": "expert traffic",
+         "pipeline_comm_s": "pipeline transfers", "data_comm_s": "gradient traffic", "bubble_s": "pipeline bubble", "optimizer_s": "optimizer step",
+         "recompute_s": "recompute"}
+GROWTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+AnyPlan = Callable[[Problem, Constraints], float | None]
+
+
+def alternatives(incumbents: Incumbents, count: int) -> tuple[Alternative, ...]:
+    """The best runners-up that differ from the best, and from each other, in more than where a layer lies."""
+    best = incumbents.best
+    if best is None:
+        return ()
+    found: list[Alternative] = []
+    seen = {_family(best)}
+    for other in sorted(incumbents.others.values(), key=lambda p: p.step_s):
+        if len(found) == count:
+            break
+        if _family(other) not in seen:
+            seen.add(_family(other))
+            found.append(Alternative(plan=other.plan, predicted=other.predicted, why_not_best=why_not(best, other)))
+    return tuple(found)
+
+
+def _family(p: Priced) -> tuple[object, ...]:
+    return (p.layout.schedule, p.layout.virtual_stages, p.layout.replicas, p.layout.micro_batch_size,
+            tuple((s.tp, s.dp, s.cp, s.ep, s.recompute, s.zero_stage, s.groups) for s in p.layout.stages))
+
+
+def why_not(best: Priced, other: Priced) -> str:
+    """What the other plan loses to the best, by the part of the step time that grew most.
+
+    Both times are known here: only plans with a time are remembered.
+    """
+    slower = other.step_s / best.step_s - 1
+    if slower <= 1e-12 or best.predicted.time is None or other.predicted.time is None:
+        return "as fast as the best"
+    growth = {name: getattr(other.predicted.time, name) - getattr(best.predicted.time, name) for name in WORDS}
+    worst = max(growth, key=lambda name: growth[name])
+    return f"{slower:.2%} slower: {growth[worst]:+.3f} s of {WORDS[worst]}"
+
+
+def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableFactory) -> tuple[Reason, ...]:
+    """Which family of rules leaves no plan: no candidate at all, or memory."""
+    space = Space(problem, constraints)
+    if not space.groups:
+        return (Reason(code="cluster.no_gpus", message="no usable GPU in the node groups allowed", fix="node groups with usable GPUs"),)
+    kinds = [k for cp, u in space.contexts()[:1] for ep, etp in space.experts()[:1] for b in space.micro_batch_sizes()[:1]
+             for d in space.replica_counts(cp, b)[:1] for z in space.zero_stages(d * cp)[-1:] for k in space.kinds(space.base(cp, u, ep, etp, b, d, z))]
+    if not kinds:
+        return tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
+                     for r in space.rejections.result()) or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)
+    units = [factory.unit(k) for k in kinds]
+    classes = factory.classes
+    need = min(sum(_held_bytes(u.layers[c]) for c in classes) * k.gpus for u, k in zip(units, kinds, strict=True))
+    have = sum(space.gpus[g.name] * max(u.capacity_bytes for u, k in zip(units, kinds, strict=True) if k.spec.groups == (g.name,)) for g in space.groups
+               if any(k.spec.groups == (g.name,) for k in kinds))
+    return (Reason(code="memory.over", message=f"weights, gradients, optimizer state and one micro-batch of activations need about {need / GIB:.0f} GiB; "
+                                               f"the GPUs allowed hold {have / GIB:.0f} GiB for allocations",
+                   fix="more or larger GPUs, recompute, a smaller micro-batch, bf16 gradients, or an optimizer with less state"),)
+
+
+def _held_bytes(part: object) -> float:
+    return float(np.sum([getattr(part, n) for n in ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activation_bytes")]))
+
+
+def smallest_relaxation(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -> Relaxation | None:
+    """The first change that makes a plan possible, in order of what it costs the user: lift one constraint, then add nodes (as few as suffice), then memory."""
+    for field, words in (("memory_margin", "no memory margin"), ("recompute", "any recompute mode"), ("micro_batch_size", "any micro-batch size"), ("tp", "any tp"),
+                         ("max_pp", "any number of stages"), ("zero_stage", "any ZeRO stage"), ("cp", "any cp"), ("dp", "any dp"), ("ep", "any ep"),
+                         ("schedules", "any schedule"), ("virtual_stages", "any number of virtual stages"), ("uniform", "stages that differ"),
+                         ("launcher", "any launcher"), ("node_groups", "all node groups"), ("max_price_per_hour", "no price limit")):
+        if getattr(constraints, field) in (None, False):
+            continue
+        time_s = any_plan(problem, replace(constraints, **{field: False if field == "uniform" else None}))
+        if time_s is not None:
+            return Relaxation(change=f"constraints.{field}: {words}", step_time_s=time_s)
+    return _more_nodes(problem, constraints, any_plan) or _more_memory(problem, constraints, any_plan)
+
+
+def _more_nodes(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -> Relaxation | None:
+    groups = problem.cluster.node_groups
+    target = max(range(len(groups)), key=lambda i: groups[i].device.capacity_gib)
+
+    def with_nodes(nodes: int) -> Problem:
+        changed = replace(groups[target], nodes=nodes, hostnames=None)
+        return replace(problem, cluster=replace(problem.cluster, node_groups=(*groups[:target], changed, *groups[target + 1:])))
+
+    have = groups[target].nodes
+    few = have
+    for growth in GROWTHS:
+        many = have * growth
+        time_s = any_plan(with_nodes(many), constraints)
+        if time_s is None:
+            few = many
+            continue
+        while many - few > max(1, few // 50):
+            middle = (few + many) // 2
+            found = any_plan(with_nodes(middle), constraints)
+            few, many, time_s = (few, middle, found) if found is not None else (middle, many, time_s)
+        return Relaxation(change=f"{many} nodes in {groups[target].name} instead of {have}", step_time_s=time_s)
+    return None
+
+
+def _more_memory(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -> Relaxation | None:
+    for growth in GROWTHS:
+        groups = tuple(replace(g, device=replace(g.device, memory_gib=g.device.memory_gib * growth, reported_memory_gib=g.device.reported_memory_gib * growth))
+                       for g in problem.cluster.node_groups)
+        time_s = any_plan(replace(problem, cluster=replace(problem.cluster, node_groups=groups)), constraints)
+        if time_s is not None:
+            return Relaxation(change=f"{growth} times the memory on every GPU", step_time_s=time_s)
+    return None

@@ -1,0 +1,86 @@
+"""Plans that have been laid onto the cluster and priced by the cost model: the best so far, and the runners-up."""
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solver.cost.price import price
+from solver.domain.estimate import Estimate
+from solver.domain.layout import Edge, Layout, StageLayout
+from solver.domain.placement import layers_by_stage, place
+from solver.domain.plan import Plan
+from solver.domain.problem import Problem
+from solver.domain.reading import layout_of
+from solver.search.labels import StagePick
+from solver.search.space import Choice, Kind
+
+KEPT = 200                                                 # runners-up remembered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """A plan and its price; `layout` is the plan in counts."""
+
+    layout: Layout
+    predicted: Estimate
+    plan: Plan
+
+    @property
+    def step_s(self) -> float:
+        return self.predicted.step_time_s if self.predicted.step_time_s is not None else float("inf")
+
+
+def layout_of_picks(choice: Choice, kinds: Sequence[Kind], picks: Sequence[StagePick]) -> Layout:
+    """The layout that a search result means."""
+    v = choice.virtual_stages
+    sizes = [p.layers // v for _ in range(v) for p in picks]
+    ranges = layers_by_stage(sizes, len(picks))
+    stages = []
+    for pick, layers in zip(picks, ranges, strict=True):
+        spec = kinds[pick.kind].spec
+        stages.append(StageLayout(layers=layers, tp=spec.tp, cp=spec.cp, dp=spec.dp, ep=spec.ep, etp=spec.etp, recompute=spec.recompute, zero_stage=spec.zero_stage,
+                                  groups=spec.groups))
+    return Layout(stages=tuple(stages), edges=tuple(Edge(same_node=False) for _ in stages), replicas=choice.replicas, micro_batches=choice.micro_batches,
+                  micro_batch_size=choice.micro_batch_size, schedule=choice.schedule, virtual_stages=v, sequence_parallel=any(s.tp > 1 for s in stages),
+                  ulysses=choice.ulysses, vocabulary_parallel_loss=True, framework=choice.framework)
+
+
+class Incumbents:
+    """Prices layouts once each; `limit_s` is the step time that a plan must beat."""
+
+    def __init__(self, problem: Problem, safe_only: bool) -> None:
+        self.problem, self.safe_only = problem, safe_only
+        self.best: Priced | None = None
+        self.others: dict[Layout, Priced] = {}
+        self.priced = 0
+
+    @property
+    def limit_s(self) -> float:
+        return self.best.step_s if self.best is not None else float("inf")
+
+    def offer(self, layout: Layout) -> Priced | None:
+        """Lay the layout onto the cluster and price it; None where it does not fit, or breaks a rule or its memory."""
+        plan = place(self.problem, layout)
+        return self.offer_plan(plan) if plan is not None else None
+
+    def offer_plan(self, plan: Plan) -> Priced | None:
+        """Price a plan and remember it where it is legal."""
+        read, reasons = layout_of(self.problem, plan)
+        if read is None or reasons:
+            return None
+        if read in self.others:
+            return self.others[read]
+        predicted = price(self.problem, read)
+        self.priced += 1
+        if not predicted.feasible or predicted.step_time_s is None or (self.safe_only and predicted.risk != "safe"):
+            return None
+        found = Priced(layout=read, predicted=predicted, plan=plan)
+        self.take(found)
+        return found
+
+    def take(self, found: Priced) -> None:
+        """Remember a plan priced elsewhere under the same problem."""
+        self.others[found.layout] = found
+        if found.step_s < self.limit_s:
+            self.best = found
+        if len(self.others) > 2 * KEPT:
+            kept = sorted(self.others.values(), key=lambda p: p.step_s)[:KEPT]
+            self.others = {p.layout: p for p in kept}
