@@ -36,7 +36,7 @@ class SolverPool:
     @property
     def pids(self) -> list[int]:
         with self._lock:
-            return [p.pid for p in self._all if p.pid is not None]
+            return [p.pid for p in self._all]
 
     def is_ready(self) -> bool:
         """Whether a process has finished warming up."""

@@ -12,7 +12,7 @@ from solver.domain.estimate import Estimate, Reason
 from solver.domain.plan import Plan, Versions
 from solver.domain.problem import Problem
 from solver.domain.request import PlanRequest
-from solver.errors import JudgeError
+from solver.errors import Fault, JudgeError
 from solver.search.result import Progress, SearchResult
 
 
@@ -25,6 +25,15 @@ class Solved:
     step_time_s: float | None
     has_plan: bool
     result: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A job that raised: `faults` where the input is to blame, otherwise our own `message` for the log."""
+
+    kind: str                                              # input | judge | bug
+    message: str
+    faults: tuple[Fault, ...] = ()
 
 
 @cache

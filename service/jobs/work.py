@@ -10,9 +10,9 @@ from service.db.plans import Finish, PlanTable
 from service.jobs.active import Active
 from service.jobs.failures import bug, died, input_failure, overran
 from service.jobs.pool import SolverPool
-from service.jobs.process import Failed, ProcessDied
+from service.jobs.process import ProcessDied
 from service.jobs.render import json_bytes, resource_body
-from service.jobs.solve import Solved, plan_request
+from service.jobs.solve import Failed, Solved, plan_request
 from service.settings import Settings
 
 BEAT_EVERY_S = 0.5
