@@ -1,0 +1,1 @@
+"""How fast and how accurate, measured on request: `make bench`, `make accuracy`."""
