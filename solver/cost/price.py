@@ -1,4 +1,6 @@
 """The price of a layout: time, memory, and every reason why it would not run. The same formulas for search, estimate, timeline and judge."""
+from collections.abc import Sequence
+
 from solver.axes.registry import violations
 from solver.cost.breakdown import after_drain, time_parts
 from solver.cost.bubble import CLOSED_FORMS, closed_form_s
@@ -12,7 +14,7 @@ from solver.domain.estimate import Estimate, Reason
 from solver.domain.layout import Layout
 from solver.domain.problem import Problem
 from solver.simulate.orders import ORDERS
-from solver.simulate.timeline import makespan
+from solver.simulate.timeline import ChunkTime, makespan
 
 
 def step_time_s(problem: Problem, layout: Layout) -> float | None:
@@ -25,15 +27,23 @@ def step_time_s(problem: Problem, layout: Layout) -> float | None:
 
 
 def pipeline_s(problem: Problem, layout: Layout) -> float | None:
-    """Seconds from the first forward to the last backward."""
+    """Seconds from the first forward to the last backward; interleaved micro-batches that do not fill their last round by the closed form."""
     chunks = chunk_times(problem, layout)
-    if layout.schedule in ORDERS:
-        if layout.schedule != "interleaved" and layout.virtual_stages > 1:
-            return None
-        return makespan(layout.schedule, chunks, layout.micro_batches)
-    if layout.schedule in CLOSED_FORMS:
+    if layout.schedule in CLOSED_FORMS or (layout.schedule == "interleaved" and layout.micro_batches % layout.pp):
         return closed_form_s(layout.schedule, chunks, layout.micro_batches)
-    return None
+    if layout.schedule not in ORDERS:
+        return None
+    if layout.schedule != "interleaved":
+        chunks = tuple((merged(stage),) for stage in chunks)
+    return makespan(layout.schedule, chunks, layout.micro_batches)
+
+
+def merged(chunks: Sequence[ChunkTime]) -> ChunkTime:
+    """All chunks of a stage as one, for schedules without virtual stages."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return ChunkTime(forward_s=sum(c.forward_s for c in chunks), backward_s=sum(c.backward_s for c in chunks),
+                     weight_gradient_s=sum(c.weight_gradient_s for c in chunks))
 
 
 def price(problem: Problem, layout: Layout) -> Estimate:

@@ -1,0 +1,197 @@
+"""What one layer, the embedding and the head cost on one GPU of a unit: seconds per micro-batch by cause, and bytes."""
+from dataclasses import dataclass, replace
+
+from solver.catalog.efficiency import Stack
+from solver.cost import ends, memory, synchronise
+from solver.cost.fabric import path_in_group
+from solver.cost.layer import Share, Work, layer_work
+from solver.cost.machine import Machine, attention_kernel
+from solver.cost.parameters import embedding_parameters, final_parameters, head_parameters, layer_parameters, mtp_parameters
+from solver.cost.setting import Setting
+from solver.cost.synchronise import DataTraffic, Holding
+from solver.cost.traffic import PathOf, context_s, expert_s, tensor_s
+from solver.cost.unit import PartCost, UnitSpec
+from solver.domain.estimate import TimeParts
+from solver.domain.model import LayerClass
+
+
+def share_of(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) -> Share:
+    """What one GPU of a unit sees of a micro-batch. Eager norms cost more only where they are RMSNorms, which gated models have."""
+    workload = shared.workload
+    eager = workload.norm_kernel == "eager" or (workload.norm_kernel == "auto" and stack.eager_norm)
+    return Share(sequences=spec.micro_batch_size / spec.dp, seq_len=workload.seq_len, tp=spec.tp, cp=spec.cp, ep=spec.ep, etp=spec.etp,
+                 sequence_parallel=spec.sequence_parallel, kernel=attention_kernel(shared.constants, machine.arch, workload, stack.attention),
+                 eager_norm=eager and shared.model.gated_ffn)
+
+
+def _path_of(shared: Setting, machine: Machine) -> PathOf:
+    return lambda size, stride: path_in_group(shared.constants, machine.group, size, stride)
+
+
+def holding_of(shared: Setting, spec: UnitSpec, layer_class: LayerClass) -> Holding:
+    """Parameters of one layer on one GPU: attention and FFN over t, experts over ep * etp, norms, router and latent down-projections replicated."""
+    p, model = layer_parameters(shared.model, layer_class), shared.model
+    replicated = 0
+    if model.mla is not None and p.attention:
+        replicated = model.hidden_size * ((model.mla.q_lora_rank or 0) + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
+    dense = (p.attention - replicated + p.mlp + p.shared_experts) / spec.tp + replicated + p.norms + p.router
+    return Holding(dense=dense, experts=p.experts / (spec.ep * spec.etp))
+
+
+def states(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float, float]:
+    """(weights, gradients, optimizer) bytes of a holding on one GPU."""
+    shards = synchronise.shard_counts(spec, traffic)
+    sizes = (shared.gradient_element, shared.optimizer_state_bytes, shared.activation_element)
+    dense = memory.state_parts(spec.zero_stage, shards[0], *sizes)
+    experts = memory.state_parts(spec.zero_stage, shards[1], *sizes)
+    w, g, o = (holding.dense * d + holding.experts * e for d, e in zip(dense, experts, strict=True))
+    return w, g, o
+
+
+def _gathers(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float]:
+    """Seconds of weight gathering and gradient scattering in (forward, backward) of every micro-batch: ZeRO-2 scatters, ZeRO-3 does both."""
+    if traffic.ranks == 1 or spec.zero_stage < 2:
+        return 0.0, 0.0
+    scatter = traffic.gather_s(holding, shared.gradient_element if spec.zero_stage == 2 else shared.activation_element)
+    if spec.zero_stage == 2:
+        return 0.0, scatter
+    gather = traffic.gather_s(holding, shared.activation_element)
+    return gather, gather + scatter
+
+
+def _visible(shared: Setting, compute_s: float, hidden_s: float) -> float:
+    """Seconds of compute with communication beside it: max(compute + slowdown * min(compute, communication), communication)."""
+    return max(compute_s + shared.constants.communication.overlap_slowdown * min(compute_s, hidden_s), hidden_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Busy:
+    """Seconds of one layer on one GPU before the host's launch floor; `seen_*` include what ZeRO's traffic adds."""
+
+    work: Work
+    tensor_s: float
+    context_s: tuple[float, float]
+    expert_s: float
+    recompute_s: float
+    again_share: float
+    forward_s: float
+    backward_s: float
+    seen_forward_s: float
+    seen_backward_s: float
+
+
+def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass) -> _Busy:
+    share, path_of = share_of(shared, machine, spec, stack), _path_of(shared, machine)
+    work = layer_work(shared, machine, layer_class, share)
+    tensor = tensor_s(shared, path_of, layer_class, share)
+    context = context_s(shared, path_of, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
+    expert = expert_s(shared, path_of, layer_class, share, stack.dispatch_once_per_node)
+    forward = work.forward_s + tensor + context[0] + expert
+    again_share, recompute = _recompute(shared, spec, stack, share, forward, work)
+    backward = work.backward_s + tensor + context[1] + expert + recompute
+    gathers = _gathers(shared, spec, traffic, holding_of(shared, spec, layer_class))
+    return _Busy(work=work, tensor_s=tensor, context_s=context, expert_s=expert, recompute_s=recompute, again_share=again_share, forward_s=forward,
+                 backward_s=backward, seen_forward_s=_visible(shared, forward, gathers[0]), seen_backward_s=_visible(shared, backward, gathers[1]))
+
+
+def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, busy: _Busy) -> tuple[float, float]:
+    """(forward, backward) with the launch floor: their sum is at least the floor, shared in proportion.
+
+    Under sequence parallelism the proportion is that without it, so that switching it on never lengthens either.
+    """
+    floor, total = _host_floor(shared, spec, stack, layer_class, busy.again_share), busy.seen_forward_s + busy.seen_backward_s
+    if floor <= total:
+        return busy.seen_forward_s, busy.seen_backward_s
+    of = busy
+    if spec.sequence_parallel and spec.tp > 1:
+        of = _busy(shared, machine, replace(spec, sequence_parallel=False), stack, traffic, layer_class)
+    share = of.seen_forward_s / (of.seen_forward_s + of.seen_backward_s)
+    return floor * share, floor * (1.0 - share)
+
+
+def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass) -> PartCost:
+    busy = _busy(shared, machine, spec, stack, traffic, layer_class)
+    forward, backward = _floored(shared, machine, spec, stack, traffic, layer_class, busy)
+    work, waiting = busy.work, forward + backward - busy.seen_forward_s - busy.seen_backward_s
+    parts = TimeParts(
+        compute_s=work.forward_s + work.backward_s + waiting, tensor_comm_s=2.0 * busy.tensor_s, context_comm_s=sum(busy.context_s),
+        expert_comm_s=2.0 * busy.expert_s, recompute_s=busy.recompute_s,
+        data_comm_s=(busy.seen_forward_s - busy.forward_s) + (busy.seen_backward_s - busy.backward_s))
+    kept = memory.activation_bytes(shared, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
+    weights, gradients, optimizer = states(shared, spec, traffic, holding_of(shared, spec, layer_class))
+    return PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s), parts=parts,
+                    weights_bytes=weights, gradients_bytes=gradients, optimizer_bytes=optimizer, activation_bytes=kept.kept)
+
+
+def _recompute(shared: Setting, spec: UnitSpec, stack: Stack, share: Share, forward_s: float, work: Work) -> tuple[float, float]:
+    """(share of the forward launches repeated, seconds) of recomputation: full repeats the whole forward, collectives included; partial norms, activation
+    and the first FFN matrix; selective the attention core of unfused kernels, or whole operators where the stack checkpoints so."""
+    if spec.recompute == "full":
+        return 1.0, forward_s
+    if spec.recompute == "partial":
+        return 0.5, work.first_matrix_s + shared.constants.elementwise.recomputed_share_partial * work.elementwise_forward_s
+    if spec.recompute == "selective":
+        if stack.selective_time > 0.0:
+            return stack.selective_time, stack.selective_time * forward_s
+        if share.kernel == "unfused":
+            return 0.25, work.attention_forward_s
+    return 0.0, 0.0
+
+
+def _host_floor(shared: Setting, spec: UnitSpec, stack: Stack, layer_class: LayerClass, again_share: float) -> float:
+    """Least seconds per layer and micro-batch, forward, recompute and backward together: the host cannot launch kernels faster.
+
+    One hard maximum over all three, because the launch queue lets the surplus of backward hide the launches of forward.
+    """
+    host = shared.constants.host
+    seconds = host.forward_s + host.backward_s + again_share * (host.forward_s + host.recompute_s)
+    if spec.tp > 1:
+        seconds += host.tensor_s * (spec.tp / 8.0) ** 2
+    return stack.host * (seconds + (host.moe_s if layer_class.moe else 0.0))
+
+
+def _end(shared: Setting, spec: UnitSpec, traffic: DataTraffic, work: ends.EndWork, holding: Holding, activation_bytes: float) -> PartCost:
+    forward, backward = work.forward_s + work.tensor_forward_s, work.backward_s + work.tensor_backward_s
+    gathers = _gathers(shared, spec, traffic, holding)
+    seen_forward, seen_backward = _visible(shared, forward, gathers[0]), _visible(shared, backward, gathers[1])
+    parts = TimeParts(compute_s=work.forward_s + work.backward_s, tensor_comm_s=work.tensor_forward_s + work.tensor_backward_s,
+                      data_comm_s=(seen_forward - forward) + (seen_backward - backward))
+    weights, gradients, optimizer = states(shared, spec, traffic, holding)
+    return PartCost(forward_s=seen_forward, backward_s=seen_backward, weight_gradient_s=work.weight_gradient_s, parts=parts, weights_bytes=weights,
+                    gradients_bytes=gradients, optimizer_bytes=optimizer, activation_bytes=activation_bytes)
+
+
+def embedding_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic) -> PartCost:
+    share = share_of(shared, machine, spec, stack)
+    work = ends.embedding_work(shared, machine, _path_of(shared, machine), share)
+    return _end(shared, spec, traffic, work, embedding_holding(shared, spec), 0.0)
+
+
+def embedding_holding(shared: Setting, spec: UnitSpec) -> Holding:
+    return Holding(dense=embedding_parameters(shared.model) / spec.tp)
+
+
+def head_holding(shared: Setting, spec: UnitSpec) -> Holding:
+    """Output layer (a copy of the embedding where tied), final norm, and multi-token-prediction layers, which sit with the loss."""
+    model = shared.model
+    output = head_parameters(model) + (model.vocab_size * model.hidden_size if model.tied_embeddings else 0)
+    if not model.mtp_layers:
+        return Holding(dense=output / spec.tp + final_parameters(model))
+    layer = layer_parameters(model, shared.layers[-1])
+    extra = mtp_parameters(model) - model.mtp_layers * layer.experts
+    return Holding(dense=(output + extra) / spec.tp + final_parameters(model), experts=model.mtp_layers * layer.experts / (spec.ep * spec.etp))
+
+
+def head_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, last_layer: PartCost) -> PartCost:
+    share, model = share_of(shared, machine, spec, stack), shared.model
+    work = ends.head_work(shared, machine, _path_of(shared, machine), share, spec.vocabulary_parallel_loss)
+    residual = 2.0 * share.tokens * model.hidden_size * share.replicated * shared.activation_element / 2.0
+    single = _end(shared, spec, traffic, work, head_holding(shared, spec), residual)
+    n = model.mtp_layers
+    if not n:
+        return single
+    parts = TimeParts(**{name: getattr(single.parts, name) * (1 + n) + getattr(last_layer.parts, name) * n for name in TimeParts.__dataclass_fields__})
+    return PartCost(forward_s=single.forward_s * (1 + n) + last_layer.forward_s * n, backward_s=single.backward_s * (1 + n) + last_layer.backward_s * n,
+                    weight_gradient_s=single.weight_gradient_s * (1 + n) + last_layer.weight_gradient_s * n, parts=parts,
+                    weights_bytes=single.weights_bytes, gradients_bytes=single.gradients_bytes, optimizer_bytes=single.optimizer_bytes,
+                    activation_bytes=residual + n * last_layer.activation_bytes)

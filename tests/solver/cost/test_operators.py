@@ -1,0 +1,54 @@
+"""Rooflines of single operators."""
+from dataclasses import replace
+
+import pytest
+
+from solver.catalog.efficiency import efficiency
+from solver.cost.operators import Rate, attention_flops, fused_attention_s, gemm_s, score_area
+
+RATE = Rate(flops_s=312e12, bandwidth_bytes_s=2039e9, curve=efficiency().arch("ampere").gemm["half"], sms=108, element_bytes=2.0, misaligned=1.15)
+
+
+def test_large_product_runs_near_its_compute_share():
+    m = n = k = 8192
+    ideal = 2.0 * m * n * k / (312e12 * RATE.curve.compute)
+    assert ideal < gemm_s(RATE, m, n, k) < 1.05 * ideal
+
+
+def test_skinny_product_is_bound_by_memory():
+    seconds = gemm_s(RATE, 1, 8192, 8192)
+    assert seconds == pytest.approx(2 * 8192 * 8192 / (2039e9 * RATE.curve.bandwidth) + RATE.curve.fixed_s, rel=2e-3)
+
+
+def test_misaligned_columns_cost_more():
+    assert gemm_s(RATE, 4096, 4096 + 64, 4096) > 1.1 * gemm_s(RATE, 4096, 4096, 4096)
+
+
+def test_shards_lose_efficiency():
+    assert 8 * gemm_s(RATE, 2048, 12288 // 8, 12288) > gemm_s(RATE, 2048, 12288, 12288)
+
+
+def test_grouped_product_launches_once():
+    assert gemm_s(RATE, 64, 512, 512, copies=8) < 8 * gemm_s(RATE, 64, 512, 512)
+
+
+def test_an_empty_product_takes_no_time():
+    assert gemm_s(RATE, 0, 128, 128) == 0.0
+
+
+def test_causal_area_and_window():
+    assert score_area(1024, None) == 1024**2 / 2
+    assert score_area(1024, 4096) == 1024**2 / 2
+    assert score_area(1024, 256) == 1024 * 256 - 256**2 / 2
+
+
+def test_attention_flops_of_a_causal_sequence():
+    """4 b s^2 a d / 2."""
+    assert attention_flops(2, score_area(4096, None), 32, 128, 128) == 4 * 2 * 4096**2 * 32 * 128 / 2
+
+
+def test_attention_reaches_half_its_share_at_the_half_length():
+    curve = replace(efficiency().arch("ampere").attention["flash_2"], half_length=1000.0)
+    long, _ = fused_attention_s(312e12, curve, 1e12, 1e9)
+    short, _ = fused_attention_s(312e12, curve, 1e12, 1000.0)
+    assert short == pytest.approx(2 * long, rel=1e-4)
