@@ -59,9 +59,8 @@ def gap_chart(history: Sequence[dict[str, Any]], width: int = 1000, height: int 
     if not values:
         return None
     end = max(1.0, *(p["elapsed_s"] for p in history))
-    bounds = [p["bound_s"] for p in history if p.get("bound_s")]
     last = [p["incumbent_s"] for p in history if p.get("incumbent_s")]
-    low, high = min(values[0], *bounds[-1:]), values[-1]
+    low, high = values[0], values[-1]
     if last:  # an early bound far below says little: keep the region where the gap closes
         low, high = max(low, 0.5 * last[-1]), min(high, 1.6 * last[-1])
     pad = 0.08 * (high - low) or 0.05 * high

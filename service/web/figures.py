@@ -68,7 +68,7 @@ def percent(value: Any) -> str:
     """
     if value is None:
         return DASH
-    return f"{number(float(value * 100))} %"
+    return f"{number(float(value * 100), 3 if abs(value) >= 0.01 else 2)} %"
 
 
 def gib(value: Any) -> str:

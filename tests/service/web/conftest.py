@@ -1,4 +1,5 @@
 """A fake service on a free port, and a browser whose pages may neither complain nor call other hosts."""
+
 import shutil
 import socket
 import threading
@@ -14,8 +15,16 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.service.web.fake import FakeBackend, fake_app
 
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync"]
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 SCREENSHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 
 
@@ -74,7 +83,10 @@ def open_page(browser: Browser, served: Served) -> Iterator[Callable[..., Page]]
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.on("console", lambda m: watch.complaints.append(m.text) if m.type in ("error", "warning") and (not tolerate or tolerate not in m.text) else None)
+        page.on(
+            "console",
+            lambda m: watch.complaints.append(m.text) if m.type in ("error", "warning") and (not tolerate or tolerate not in m.text) else None,
+        )
         page.on("pageerror", lambda e: watch.complaints.append(str(e)))
         page.on("request", lambda r: None if r.url.startswith((served.url, "data:")) else watch.foreign.append(r.url))
         page.goto(served.url + path)

@@ -1,4 +1,5 @@
 """The pages in a real browser: the main path by mouse and by keyboard, live progress, downloads, accessibility, weight, and looks at all widths."""
+
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +10,20 @@ from tests.service.web.conftest import SCREENSHOTS, Served
 from tests.service.web.fake import CANCELLED, DONE, FAILED, INFEASIBLE, LARGE, RUNNING
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
-PAGES = {"form": "/", "example": "/?example=llama-3.1-70b-h100-a100", "dimensions": "/?example=llama-13b-a100-40gb-80gb", "config": "/?example=qwen3-30b-a3b-moe",
-         "running": f"/plans/{RUNNING}", "result": f"/plans/{DONE}", "infeasible": f"/plans/{INFEASIBLE}", "failed": f"/plans/{FAILED}",
-         "cancelled": f"/plans/{CANCELLED}", "large": f"/plans/{LARGE}", "plans": "/plans", "catalog": "/catalog"}
+PAGES = {
+    "form": "/",
+    "example": "/?example=llama-3.1-70b-h100-a100",
+    "dimensions": "/?example=llama-13b-a100-40gb-80gb",
+    "config": "/?example=qwen3-30b-a3b-moe",
+    "running": f"/plans/{RUNNING}",
+    "result": f"/plans/{DONE}",
+    "infeasible": f"/plans/{INFEASIBLE}",
+    "failed": f"/plans/{FAILED}",
+    "cancelled": f"/plans/{CANCELLED}",
+    "large": f"/plans/{LARGE}",
+    "plans": "/plans",
+    "catalog": "/catalog",
+}
 Open = Callable[..., Page]
 
 
@@ -154,7 +166,9 @@ def test_no_serious_barrier(open_page: Open, name: str, scheme: str) -> None:
     page = open_page(PAGES[name], color_scheme=scheme, bypass_csp=True)
     page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.evaluate(AXE + "; undefined")
-    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.impact, v.id, v.nodes[0].html]))")
+    found = page.evaluate(
+        "() => axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.impact, v.id, v.nodes[0].html]))"
+    )
     assert [v for v in found if v[0] in ("serious", "critical")] == []
 
 
