@@ -111,10 +111,13 @@ def _explore(problem: Problem, constraints: Constraints, options: SearchOptions,
     while not watch.stop(share):
         watch.best_s = incumbents.best.step_s if incumbents.best else watch.best_s
         watch.bound_s = min(frontier.least_bound(), unfinished, incumbents.limit_s) if watch.phase == "search" else None
-        node = frontier.next_choice(incumbents.limit_s * (1 - SLACK))
-        if node is None:
+        step = frontier.advance(incumbents.limit_s * (1 - SLACK))
+        if step is False:
             break
-        bound, choice = node
+        if step is True:
+            watch.tell(frontier, solver)
+            continue
+        bound, choice = step
         before = incumbents.limit_s
         left = max(bound, solver.solve(choice))
         unfinished = min(unfinished, left)
@@ -207,10 +210,11 @@ def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions
     frontier = Frontier(space, factory)
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: watch.stop(2.0))
     while incumbents.best is None and not watch.stop(2.0):
-        node = frontier.next_choice(float("inf"))
-        if node is None:
+        step = frontier.advance(float("inf"))
+        if step is False:
             break
-        solver.first(node[1])
+        if step is not True:
+            solver.first(step[1])
     return incumbents.best.step_s if incumbents.best else None
 
 

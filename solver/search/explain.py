@@ -60,7 +60,7 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
     if not space.groups:
         return (Reason(code="cluster.no_gpus", message="no usable GPU in the node groups allowed", fix="node groups with usable GPUs"),)
     kinds = [k for cp, u in space.contexts()[:1] for ep, etp in space.experts()[:1] for b in space.micro_batch_sizes()[:1]
-             for d in space.replica_counts(cp, b)[:1] for z in space.zero_stages(d * cp)[-1:] for k in space.kinds(space.base(cp, u, ep, etp, b, d, z))]
+             for d in space.replica_counts(cp, b)[:1] for z in space.zero_stages()[-1:] for k in space.kinds(space.base(cp, u, ep, etp, b, d, z))]
     if not kinds:
         return tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
                      for r in space.rejections.result()) or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)

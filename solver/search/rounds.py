@@ -7,12 +7,13 @@ positions of one round, each standing for v layers. Stages are added from the fi
 
 is a path through the recurrence for any chunks. It is not always tight, so plans below the cut-off are all listed and priced exactly (no dominance).
 """
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from solver.search.bounds import SLACK
+from solver.search.probes import least_time
 from solver.search.labels import Found, LabelRun, StagePick
 from solver.search.tables import Floats, Ints, Tables
 from solver.simulate.orders import in_flight
@@ -49,29 +50,43 @@ def fold(t: Tables) -> Round:
                  activation=folded(rows(t.activation)), sync=folded(rows(t.sync)), edge=2 * v * t.edge.min(axis=1))
 
 
-def round_bound(t: Tables, stages: int, virtual_stages: int) -> float:
-    """A lower bound on the step time with these counts.
+def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) -> list[float]:
+    """A lower bound on the step time for each (stages, virtual stages); infinite where no plan below `cutoff` can be.
 
-    With τ*(l) the least time of layer l over kinds and ρ_u = min_l τ_u(l) / τ*(l), a stage of kind u has x >= ρ_u Σ τ*, so max x >= Σ_l τ*(l) / Σ_stages 1 / ρ_u,
-    least for the fastest stages that the GPUs allow. Beside it, one position in the last stage behind the least fill.
+    For a step time T a stage at position k holds at most min(layers in memory, floor(T / (m τ))) layers, in whole multiples of v; the best mix of kinds that the GPUs
+    allow must reach L. Then T >= m times the load of the least T that reaches it, plus the least fill before the last stage and the least sync.
     """
     layers = np.diff(t.time, axis=1)
-    least = layers.min(axis=0)
-    per_layer = (layers / np.maximum(least, 1e-300)).min(axis=1)
-    r, speeds = t.resources, []
+    tau = layers.min(axis=1)
+    static, activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
+    sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2)).max(axis=1).min()
+    found: list[float] = []
+    for stages, v in counts:
+        flight = np.array([in_flight("interleaved", i, stages, t.micro_batches, v) for i in range(stages)])
+        with np.errstate(divide="ignore"):
+            memory = np.floor((t.capacity - t.buffers)[:, None] / np.maximum(static[:, None] + activation[:, None] * flight, 1e-300) * (1 + SLACK))      # [K, p]
+        fill = (stages - 1) * layers.min() + float(t.embedding_time.min()) + float(sync)
+
+        def holds(time_s: float, memory: Floats = memory, fill: float = fill, v: int = v, stages: int = stages) -> bool:
+            load = np.floor((time_s - fill) / (t.micro_batches * tau) * (1 + SLACK) + SLACK)
+            return _reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
+
+        if not holds(cutoff):
+            found.append(float("inf"))
+        else:
+            found.append(least_time(holds, floor_s=t.micro_batches * v * float(tau.min()) + fill))
+    return found
+
+
+def _reach(t: Tables, caps: Floats, stages: int) -> float:
+    """Most layers of `stages` stages with caps [K, p]: per set of node groups its best positions, as many as it has GPUs for; optimistic."""
+    r, best = t.resources, []
     for index in range(len(r.sets)):
         members = t.set_index == index
-        fastest, gpus = per_layer[members].min(), t.gpus[members].min()
-        room = int(r.capacity[r.inside[:, index]].min() // gpus)
-        speeds += [1.0 / fastest] * min(room, stages)
-    if len(speeds) < stages:
-        return float("inf")
-    rate = sum(sorted(speeds, reverse=True)[:stages])
-    least_chunk = least.min()
-    fill = (stages - 1) * least_chunk + t.embedding_time.min()
-    sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2) * virtual_stages).max(axis=1).min()
-    balanced = t.micro_batches * float(least.sum()) / rate
-    return float(max(balanced, t.micro_batches * virtual_stages * least_chunk + fill) + sync) * (1 - SLACK)
+        room = int(r.capacity[r.inside[:, index]].min() // t.gpus[members].min())
+        best.append(np.sort(np.maximum(caps[members].max(axis=0), 0.0))[::-1][:min(room, stages)])
+    merged = np.sort(np.concatenate(best))[::-1][:stages]
+    return float(merged.sum()) if len(merged) == stages else 0.0
 
 
 @dataclass(slots=True)

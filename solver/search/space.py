@@ -93,6 +93,7 @@ class Space:
         wanted = constraints.node_groups
         self.groups = tuple(g for g in problem.cluster.node_groups if (wanted is None or g.name in wanted) and g.gpus > 0)
         self.gpus = {g.name: g.gpus for g in self.groups}
+        self.group_index = {g.name: i for i, g in enumerate(self.groups)}
         self.rejections = Rejections()
         self.tensor_degrees = self._tensor_degrees()
 
@@ -133,18 +134,6 @@ class Space:
         """Whether all stages must share their degrees."""
         return self.constraints.uniform or self.constraints.launcher == "megatron"
 
-    def flat(self, base: Choice) -> Iterator[Choice]:
-        """The base without virtual stages: stages free, or alike where the constraints or straddling need it."""
-        wanted = self.constraints.schedules
-        name: ScheduleName | None = "1f1b" if wanted is None or "1f1b" in wanted else "gpipe" if "gpipe" in wanted else None
-        if name is None or not (self.constraints.virtual_stages is None or 1 in self.constraints.virtual_stages):
-            return
-        if not self.alike:
-            yield replace(base, schedule=name)
-        for alike in self.alikes(base):
-            if self.alike or self._may_straddle(base, alike):
-                yield replace(base, schedule=name, alike=alike)
-
     def rounds(self, base: Choice, alike: Alike) -> Iterator[tuple[int, int]]:
         """(stages, virtual stages) of interleaved schedules that the batch and the layers allow."""
         wanted = self.constraints.schedules
@@ -162,17 +151,27 @@ class Space:
             else:
                 yield from ((stages, v) for v in allowed if stages * v <= layers)
 
-    def alikes(self, base: Choice) -> Iterator[Alike]:
-        """Degrees that all stages may share."""
+    def alikes(self, base: Choice, tp: int) -> list[Alike]:
+        """What all stages may share beside the tensor degree. Width 1 suffices: D replicas of width w are D w replicas on micro-batches of b / w."""
+        if tp * base.cp * base.replicas > sum(self.gpus.values()):
+            return []
         modes: tuple[Recompute | None, ...] = self.recompute_modes() if self.alike else (None,)
-        for tp in self.tensor_degrees:
-            for width in divisors(base.micro_batch_size):
-                if tp * width * base.cp * base.replicas <= sum(self.gpus.values()):
-                    yield from (Alike(tp=tp, width=width, recompute=mode) for mode in modes)
+        return [Alike(tp=tp, width=1, recompute=mode) for mode in modes]
 
-    def _may_straddle(self, base: Choice, alike: Alike) -> bool:
-        fit = {g.name: tensor_groups_available(g, alike.tp) for g in self.groups if _fits_nodes(alike.tp, g.gpus_per_node)}
-        return self._straddles(fit, base.cp * alike.width * base.replicas)
+    def flat_name(self) -> ScheduleName | None:
+        """The schedule without virtual stages to search: 1F1B is never slower nor larger than GPipe where both are allowed."""
+        wanted = self.constraints.schedules
+        if self.constraints.virtual_stages is not None and 1 not in self.constraints.virtual_stages:
+            return None
+        return "1f1b" if wanted is None or "1f1b" in wanted else "gpipe" if "gpipe" in wanted else None
+
+    def needs_alike(self, base: Choice, tp: int) -> bool:
+        """Whether plans of alike stages are not already among the free ones: straddling, and ZeRO stages that unlike stages cannot have."""
+        return self.alike or base.zero_stage >= 2 or self._may_straddle(base, tp)
+
+    def _may_straddle(self, base: Choice, tp: int) -> bool:
+        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if _fits_nodes(tp, g.gpus_per_node)}
+        return self._straddles(fit, base.cp * base.replicas)
 
     def recompute_modes(self) -> tuple[Recompute, ...]:
         """Modes that can differ: under flash kernels `selective` is `none` by another name."""
@@ -194,22 +193,12 @@ class Space:
                 self.rejections.add(f"constraints.{name}", f"{name} {value}")
         return kept
 
-    def zero_stages(self, ranks: int) -> tuple[int, ...]:
-        """ZeRO-1 is never slower nor larger than ZeRO-0, so 0 is listed only where it is asked for or nothing is sharded."""
+    def zero_stages(self) -> tuple[int, ...]:
+        """ZeRO-1 is never slower nor larger than ZeRO-0, so 0 is searched only where 1 is not allowed."""
         wanted = self.constraints.zero_stage
-        if self.constraints.launcher == "megatron":
-            stages: tuple[int, ...] = (0, 1)
-        else:
-            stages = (0, 1, 2, 3)
+        stages = (0, 1) if self.constraints.launcher == "megatron" else (0, 1, 2, 3)
         allowed = [z for z in stages if wanted is None or z in wanted]
-        if ranks == 1 and self._widest == 1:
-            return tuple(allowed[:1]) if 1 not in allowed else (1,)
         return tuple(z for z in allowed if not (z == 0 and 1 in allowed))
-
-    @property
-    def _widest(self) -> int:
-        sizes = self.constraints.micro_batch_size
-        return max(sizes) if sizes is not None else self.workload.global_batch_size
 
     def _context_degrees(self) -> list[tuple[int, int]]:
         found = []
@@ -249,18 +238,16 @@ class Space:
     # ---- kinds of one choice
 
     def probes(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int) -> list[Kind]:
-        """One kind per node group and tensor degree at one replica, whether or not it fits: what bounds the whole family from below.
+        """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
 
         Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster than
         the group among theirs that is cheapest).
         """
-        mode = "none" if self.constraints.recompute is None or "none" in self.constraints.recompute else None
         return [Kind(gpus=tp * cp, spec=UnitSpec(
             groups=(g.name,), tp=tp, cp=cp, ulysses=ulysses, dp=1, replicas=1, ep=ep, etp=etp, micro_batch_size=micro_batch_size,
-            micro_batches=self.workload.global_batch_size // micro_batch_size, recompute=m, zero_stage=1, sequence_parallel=True,
+            micro_batches=self.workload.global_batch_size // micro_batch_size, recompute=mode, zero_stage=1, sequence_parallel=True,
             vocabulary_parallel_loss=True, framework=self._framework))
-            for g in self.groups for tp in self.tensor_degrees if _fits_nodes(tp, g.gpus_per_node) and tp % etp == 0
-            for m in ((mode,) if mode else self.recompute_modes())]
+            for g in self.groups for tp in self.tensor_degrees if _fits_nodes(tp, g.gpus_per_node) and tp % etp == 0 for mode in self.recompute_modes()]
 
     def kinds(self, choice: Choice) -> list[Kind]:
         """Every kind of stage that the choice allows, single node groups first."""

@@ -1,0 +1,120 @@
+"""Bounds on whole families at once: every replica count, tensor degree and ZeRO stage of a context and micro-batch size, from one unit per (group, tp, recompute).
+
+What a probe uses does not depend on replicas or ZeRO: time per layer (higher ZeRO stages are no faster), weights and gradients as far as the ZeRO stage leaves them whole,
+activations, and the fewest micro-batches in flight that any schedule holds, min(m, k) at position k from the end. For a step time T a stage holds at most
+cap(k, T) = max over recompute modes of min(layers in memory, floor(T / (m τ))) layers; where the caps of all stages that the GPUs allow sum to less than L, no plan is
+as fast as T. The least T that passes, found by bisection, is the bound.
+"""
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solver.domain.placement import tensor_groups_available
+from solver.search.bounds import SLACK
+from solver.search.space import Space
+from solver.search.tables import TableFactory
+
+Floats = NDArray[np.float64]
+BISECTIONS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Per (group, tp, recompute): seconds and bytes of one layer of the cheapest class. `fit` [groups, degrees] tensor-parallel groups there are."""
+
+    degrees: tuple[int, ...]
+    tau: Floats                                            # [G, T, R]; infinite where the degree does not fit the nodes
+    activation: Floats
+    weights: Floats
+    gradients: Floats
+    room: Floats                                           # capacity less buffers
+    fit: NDArray[np.int64]                                 # [G, T]
+    total_s: Floats                                        # [G, T, R] all layers together
+
+
+def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int) -> Probe:
+    """One unit per node group, tensor degree and recompute mode."""
+    modes = space.recompute_modes()
+    degrees = tuple(t for t in space.tensor_degrees if t % etp == 0)
+    shape = (len(space.groups), len(degrees), len(modes))
+    tau, total = np.full(shape, np.inf), np.full(shape, np.inf)
+    activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
+    fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
+    counts = {c: factory.classes.count(c) for c in dict.fromkeys(factory.classes)}
+    for kind in space.probes(cp, ulysses, ep, etp, micro_batch_size):
+        at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
+        unit = factory.unit(kind)
+        parts = list(unit.layers.values())
+        tau[at] = min(p.forward_s + p.backward_s for p in parts)
+        total[at] = sum(n * (unit.layers[c].forward_s + unit.layers[c].backward_s) for c, n in counts.items())
+        activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts) for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
+        room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
+    return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, total_s=total)
+
+
+def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:
+    """T >= m D Σ_layers (GPU-seconds) / GPUs over any mix: `rounds` = m D, every plan at its GPUs' best rate, memory left out."""
+    rate = (1.0 / (p.total_s * np.array(p.degrees)[None, :, None] * cp)).max(axis=(1, 2), initial=0.0)
+    speed = float(rate @ gpus)
+    return rounds / speed * (1 - SLACK) if speed > 0 else float("inf")
+
+
+def alike_bound(p: Probe, degree: int, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, sizes: int | None = None) -> float:
+    """Least step time of plans whose stages all have this tensor degree, any schedule; `sizes` limits the number of stages."""
+    at, m = p.degrees.index(degree), micro_batches
+    stages = p.fit[:, at] // (cp * replicas)
+    spare = int(p.fit[:, at].sum()) // (cp * replicas) - int(stages.sum())
+    stages[int(p.tau[:, at].min(axis=1).argmin())] += spare           # straddling stages, counted as if of the fastest group
+    most = int(min(stages.sum(), layers, sizes or layers))
+    if most == 0:
+        return float("inf")
+    static = (p.weights[:, at] if zero_stage < 3 else 0.0) + (p.gradients[:, at] if zero_stage < 2 else 0.0)
+    flight = np.minimum(np.arange(1, most + 1), m)
+    held = np.broadcast_to(static, p.tau[:, at].shape)[:, None, :] + p.activation[:, at][:, None, :] * flight[None, :, None]       # [G, k, R]
+    in_memory = np.floor(np.maximum(p.room[:, at][:, None, :], 0.0) / np.maximum(held, 1e-300) + SLACK)
+    present = np.arange(most)[None, :] < np.minimum(stages, most)[:, None]                                                        # [G, k]
+
+    def holds(time_s: float) -> bool:
+        with np.errstate(invalid="ignore"):
+            cap = np.minimum(in_memory, np.floor(time_s / (m * p.tau[:, at])[:, None, :] + SLACK)).max(axis=2)
+        caps = np.sort((cap * present).ravel())[::-1][:most]
+        return bool(caps.sum() >= layers)
+
+    return least_time(holds, floor_s=m * layers * float(p.tau[:, at].min()) / most)
+
+
+def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, gpus: Floats) -> float:
+    """The same for stages that may differ: every GPU at the best layers per GPU that its group allows, one micro-batch in flight."""
+    m = micro_batches
+    static = (p.weights if zero_stage < 3 else 0.0) + (p.gradients if zero_stage < 2 else 0.0)
+    size = (np.array(p.degrees) * cp * replicas)[None, :, None]
+    in_memory = np.maximum(p.room, 0.0) / np.maximum(static + p.activation, 1e-300)
+
+    def holds(time_s: float) -> bool:
+        cap = np.floor(np.minimum(in_memory, time_s / (m * p.tau)) + SLACK)
+        return bool(((cap / size).max(axis=(1, 2)) @ gpus) >= layers * (1 - SLACK))
+
+    fill = float(p.total_s.min())
+    return max(least_time(holds, floor_s=m * float(p.tau.min())), fill)
+
+
+def least_time(holds: Callable[[float], bool], floor_s: float) -> float:
+    """Least T with `holds`, which is monotone, from below: the returned T does not overstate the bound."""
+    low = max(floor_s * (1 - SLACK), 1e-12)
+    if holds(low):
+        return low * (1 - SLACK)
+    high = low
+    for _ in range(40):
+        high *= 2
+        if holds(high):
+            break
+        low = high
+    else:
+        return float("inf")
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low * (1 - SLACK)
+
