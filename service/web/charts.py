@@ -1,6 +1,6 @@
 """Geometry of the charts: what the templates draw as SVG. Pure numbers, no markup."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +52,9 @@ class GapChart:
     y_ticks: tuple[Tick, ...]
 
 
-def gap_chart(history: Sequence[dict[str, Any]], width: int = 1000, height: int = 240) -> GapChart | None:
+def gap_chart(history: Sequence[Mapping[str, Any]], width: int = 1000, height: int = 240) -> GapChart | None:
     """Step lines of incumbent and bound from progress records (elapsed_s, incumbent_s, bound_s). None before there is anything to draw."""
-    left, top, right, bottom = 64, 12, 12, 28
+    left, top, right, bottom = 84, 12, 24, 32
     values = sorted(v for p in history for v in (p.get("incumbent_s"), p.get("bound_s")) if v is not None and v > 0)
     if not values:
         return None
@@ -132,7 +132,7 @@ class Timeline:
     total_s: float
 
 
-def timeline(trace: dict[str, Any], width: int = 1200) -> Timeline | None:
+def timeline(trace: Mapping[str, Any], width: int = 1200) -> Timeline | None:
     """The pipeline of one replica from a Chrome trace. None when there are no events; cut to the first part when there are too many to draw."""
     events = [e for e in trace.get("traceEvents", ()) if e.get("ph") == "X"]
     first = min((e.get("pid", 0) for e in events), default=None)
@@ -173,7 +173,7 @@ def timeline(trace: dict[str, Any], width: int = 1200) -> Timeline | None:
     )
 
 
-def colour_of(event: dict[str, Any]) -> str:
+def colour_of(event: Mapping[str, Any]) -> str:
     """The colour class of a trace event, by its category or else the first letter of its name."""
     kind = (event.get("cat") or event.get("name") or "").lower()
     for start, colour in (("f", "forward"), ("b", "backward"), ("w", "weight")):

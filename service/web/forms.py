@@ -97,7 +97,7 @@ def state_of_body(body: Mapping[str, Any]) -> FormState:
     state = FormState(
         model_kind=kind,
         values={f.name: text for f in fields if (text := _text(_get(body, f.path), f))},
-        groups=tuple(_row(g, GROUP) for g in cluster.get("node_groups") or ({},)),
+        groups=tuple(_row(g, GROUP) for g in cluster.get("node_groups") or [{}]),
         links=tuple(_row(g, LINK) for g in cluster.get("links") or ()),
     )
     rest = difference(dict(body), body_of(state)[0])
