@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import structlog
 import uvicorn
@@ -91,7 +92,7 @@ def _legal(context: dict[str, object]) -> str | None:
 
 def _log_as_json(settings: Settings) -> None:
     """One JSON object a line on standard error, the libraries' own logs included. Bodies, keys and URLs of databases are never logged."""
-    shared = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_logger_name, structlog.stdlib.add_log_level,
+    shared: list[Any] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_logger_name, structlog.stdlib.add_log_level,
               structlog.processors.TimeStamper(fmt="iso", utc=True)]
     structlog.configure(processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter], wrapper_class=structlog.stdlib.BoundLogger,
                         logger_factory=structlog.stdlib.LoggerFactory(), cache_logger_on_first_use=False)

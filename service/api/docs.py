@@ -48,7 +48,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     for media in operation.get("requestBody", {}).get("content", {}).values():
         rows.append(f"<tr><td>body<td>{_type(media['schema'])}<td></tr>")
     for status, answer in operation["responses"].items():
-        schema = next((m.get("schema", {}) for m in answer.get("content", {}).values()), {})
+        schema: dict[str, Any] = next((m.get("schema", {}) for m in answer.get("content", {}).values()), {})
         rows.append(f"<tr><td>{escape(status)}<td>{_type(schema)}<td>{escape(answer.get('description', ''))}</tr>")
     return f"<h3><code>{method.upper()} {escape(path)}</code></h3><p>{escape(operation.get('summary', ''))}</p><table>{''.join(rows)}</table>"
 

@@ -51,7 +51,7 @@ def _place(loc: tuple[int | str, ...], kind: str, body: Any, root: Any) -> _Plac
         absent = kind in ("missing", "missing_keyword_only_argument") and i == len(loc) - 1
         if names or indexes or absent:
             parent, hint = hint, child(hint, step, tag) if hint is not None else None
-            value = value[step] if not absent else None     # type: ignore[index]
+            value = value[step] if not absent else None
             parts.append(step)
             tag = None
         else:

@@ -152,10 +152,10 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         schemas = body.setdefault("components", {}).setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        for cls in REQUESTS:
-            _add(schemas, cls, "validation")
-        for cls in ANSWERS:
-            _add(schemas, cls, "serialization")
+        for request in REQUESTS:
+            _add(schemas, request, "validation")
+        for answer in ANSWERS:
+            _add(schemas, answer, "serialization")
         body["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema = body
     return app.openapi_schema

@@ -114,7 +114,7 @@ class PlanTable:
     def counts(self) -> dict[str, int]:
         """Number of plans by status."""
         with self.engine.connect() as c:
-            return dict(c.execute(sa.select(T.status, sa.func.count()).group_by(T.status)).tuples().all())
+            return {row.status: row.plans for row in c.execute(sa.select(T.status, sa.func.count().label("plans")).group_by(T.status))}
 
     def unfinished_ids(self) -> Sequence[str]:
         with self.engine.connect() as c:

@@ -84,6 +84,7 @@ def resource_of(state: PlanState) -> bytes:
 def open_core(settings: Settings, planner: Planner | None = None) -> Core:
     """Open the database, migrate it, and start the workers that this process is to have."""
     planner = planner or LibraryPlanner()
+    planner.load()
     engine = open_engine(settings.database)
     migrate(engine)
     plans = PlanTable(engine)

@@ -1,4 +1,5 @@
 """The planner of the service: the library behind the protocol of `port`. Slow imports happen at the first call, not at start."""
+import importlib
 import importlib.metadata
 from dataclasses import dataclass
 
@@ -10,17 +11,21 @@ from solver.domain.request import EstimateRequest, PlanRequest
 from solver.errors import Fault, NotCovered
 from solver.search.result import Cancelled, Report, SearchResult
 
+ANSWERING = ("solver.importers.request", "solver.cost.estimate", "solver.search.driver")
+SEARCHING = ("solver.search.formulation.stages", "solver.verify")       # OR-Tools alone takes seconds to load
+
 
 @dataclass(frozen=True, slots=True)
 class LibraryPlanner:
     """Calls the library; stateless, so that every process can have its own."""
 
+    def load(self) -> None:
+        for name in ANSWERING:
+            importlib.import_module(name)
+
     def warm(self) -> None:
-        import solver.cost.estimate
-        import solver.importers.request
-        import solver.search.driver
-        import solver.search.formulation
-        import solver.verify  # noqa: F401
+        for name in (*ANSWERING, *SEARCHING):
+            importlib.import_module(name)
 
     def versions(self) -> Versions:
         from solver.catalog.loader import CATALOGUE_VERSION
@@ -35,6 +40,10 @@ class LibraryPlanner:
                   for name in ("profiles", "calibration_set") if getattr(request, name) is not None]
         if faults:
             raise NotCovered(*faults)
+        if isinstance(request, PlanRequest):
+            from solver.search.driver import refuse_uncovered
+
+            refuse_uncovered(request.objective, request.constraints)
         margin = request.constraints.memory_margin if isinstance(request, PlanRequest) else request.memory_margin
         return problem_of(request.model, request.cluster, request.workload, margin)
 

@@ -12,6 +12,9 @@ from solver.search.result import Cancelled, Report, SearchResult
 class Planner(Protocol):
     """Implementations are picklable: solver processes get a copy."""
 
+    def load(self) -> None:
+        """Import what answering needs; called once in each answering process, so that no request has to wait for it."""
+
     def warm(self) -> None:
         """Import what is slow to import; called once in each solver process."""
 

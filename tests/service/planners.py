@@ -30,6 +30,9 @@ class FakePlanner:
 
     diary: str = ""                                        # file that gets a line for every search begun
 
+    def load(self) -> None:
+        return None
+
     def warm(self) -> None:
         return None
 

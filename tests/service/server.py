@@ -9,5 +9,5 @@ from tests.service.planners import FakePlanner
 
 if __name__ == "__main__":
     settings = Settings()
-    uvicorn.run(create_app(settings, planner=FakePlanner(diary=sys.argv[1])), host=settings.host, port=settings.port, log_config=None, access_log=False,
-                timeout_graceful_shutdown=settings.shutdown_grace_s)
+    uvicorn.run(create_app(settings, planner=FakePlanner(diary=sys.argv[1])), host=settings.host, port=settings.port, log_config=None,
+                access_log=False, timeout_graceful_shutdown=settings.shutdown_grace_s)

@@ -72,14 +72,16 @@ STRUCTURED: list[tuple[str, Change, str, str, int]] = [
     ("a link with one end", put("cluster", "links", [{"between": ["a"], "bandwidth_gb_s": 1}]), "/cluster/links/0/between/1", "a string", 422),
     ("a link of two speeds", put("cluster", "links", [{"between": ["a", "b"], "bandwidth_gb_s": 1, "total_bandwidth_gb_s": 1}]),
      "/cluster/links/0/bandwidth_gb_s", "one of the two", 422),
-    ("key in a link", put("cluster", "links", [{"between": ["a", "b"], "bandwidth_gbps": 1}]), "/cluster/links/0/bandwidth_gbps", "bandwidth_gb_s", 422),
+    ("key in a link", put("cluster", "links", [{"between": ["a", "b"], "bandwidth_gbps": 1}]),
+     "/cluster/links/0/bandwidth_gbps", "bandwidth_gb_s", 422),
     ("unknown kind of workload", put("workload", "kind", "dreaming"), "/workload/kind", "training", 422),
     ("no batch", drop("workload", "global_batch_size"), "/workload/global_batch_size", "an integer from 1", 422),
     ("negative batch", put("workload", "global_batch_size", -8), "/workload/global_batch_size", "from 1 to", 422),
     ("unknown precision", put("workload", "precision", "int3"), "/workload/precision", "bf16", 422),
     ("unknown optimizer", put("workload", "optimizer", "adamax"), "/workload/optimizer", "adafactor", 422),
     ("optimizer as a list", put("workload", "optimizer", [1]), "/workload/optimizer", "adam", 422),
-    ("optimizer of too many bytes", put("workload", "optimizer", {"bytes_per_parameter": 1000}), "/workload/optimizer/bytes_per_parameter", "to 64", 422),
+    ("optimizer of too many bytes", put("workload", "optimizer", {"bytes_per_parameter": 1000}),
+     "/workload/optimizer/bytes_per_parameter", "to 64", 422),
     ("unknown key at the top", put("objektive", "throughput"), "/objektive", "workload", 422),
     ("null workload", put("workload", None), "/workload", "an object", 422),
     ("null where a number is needed", put("workload", "seq_len", None), "/workload/seq_len", "an integer", 422),
@@ -170,7 +172,8 @@ def test_bytes_that_are_no_request(client: TestClient, route: str, raw: bytes, s
 class TestEnvelope:
     """What is wrong before the content is looked at."""
 
-    @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json; charset=utf-16", ""])
+    @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data",
+                                       "application/json; charset=utf-16", ""])
     def test_media_type(self, client: TestClient, route: str, media: str) -> None:
         begun_s = time.monotonic()
         judge(client, client.post(route, content=json.dumps(plan_body()), headers={"Content-Type": media}), begun_s, 415, None, "application/json")
@@ -187,15 +190,8 @@ class TestEnvelope:
 
     def test_a_hundred_megabytes_in_chunks(self, client: TestClient, route: str) -> None:
         begun_s = time.monotonic()
-        taken = 0
-
-        def chunks() -> Any:
-            nonlocal taken
-            for _ in range(1000):
-                taken += 1
-                yield b" " * 100_000
-
-        answer = client.post(route, content=chunks(), headers={"Content-Type": "application/json"})
+        chunks = (b" " * 100_000 for _ in range(1000))
+        answer = client.post(route, content=chunks, headers={"Content-Type": "application/json"})
         judge(client, answer, begun_s, 413, None, "at most 4194304 bytes")
 
     def test_wrong_method(self, client: TestClient, route: str) -> None:
