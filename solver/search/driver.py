@@ -14,6 +14,7 @@ from solver.search.explain import alternatives, reasons_for_none, smallest_relax
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbents, Priced
 from solver.search.result import Baseline, Cancelled, Progress, Report, SearchReport, SearchResult
+from solver.search.seeds import sow
 from solver.search.solve import Limits, Solver
 from solver.search.space import Rejections, Space
 from solver.search.tables import TableFactory
@@ -107,6 +108,8 @@ def _explore(problem: Problem, constraints: Constraints, options: SearchOptions,
         incumbents.take(priced)
     frontier = Frontier(space, factory)
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
+    if incumbents.best is None:
+        sow(space, factory, incumbents)
     unfinished = float("inf")                              # least bound of choices that were given up
     while not watch.stop(share):
         watch.best_s = incumbents.best.step_s if incumbents.best else watch.best_s

@@ -93,9 +93,9 @@ class Frontier:
 
     def _children(self, node: Node, cutoff: float) -> Iterator[tuple[float, Node]]:
         if isinstance(node, Context):
-            yield from self._families(node)
+            yield from self._families(node, cutoff)
         elif isinstance(node, Family):
-            yield from self._choices(node)
+            yield from self._choices(node, cutoff)
         elif isinstance(node, Free):
             kinds = self.space.kinds(node.choice)
             if kinds:
@@ -103,16 +103,21 @@ class Frontier:
         elif isinstance(node, AlikeStages):
             yield from self._schedules(node, cutoff)
 
-    def _probe(self, context: Context, micro_batch_size: int) -> Probe:
-        return probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size)
+    def _probe(self, context: Context, micro_batch_size: int, fastest: bool = False) -> Probe:
+        """`fastest`: the recompute mode that computes least, alone."""
+        modes = self.space.recompute_modes()
+        return probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size, modes[:1] if fastest else modes)
 
-    def _families(self, context: Context) -> Iterator[tuple[float, Node]]:
+    def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """τ(b) / b does not grow with b (larger GEMMs are no less efficient, latencies are shared), so the largest size bounds the others, and widths too."""
         batch = self.space.workload.global_batch_size
-        for b in self.space.micro_batch_sizes():
-            yield family_bound(self._probe(context, b), self.gpus, context.cp, batch // b), Family(context=context, micro_batch_size=b)
+        for b in reversed(self.space.micro_batch_sizes()):
+            bound = family_bound(self._probe(context, b, fastest=True), self.gpus, context.cp, batch // b)
+            yield bound, Family(context=context, micro_batch_size=b)
+            if bound >= cutoff:
+                break
 
-    def _choices(self, family: Family) -> Iterator[tuple[float, Node]]:
+    def _choices(self, family: Family, cutoff: float) -> Iterator[tuple[float, Node]]:
         c, layers = family.context, self.space.model.num_layers
         p = self._probe(c, family.micro_batch_size)
         for replicas in self.space.replica_counts(c.cp, family.micro_batch_size):
@@ -120,18 +125,18 @@ class Frontier:
                 choice = self.space.base(c.cp, c.ulysses, c.ep, c.etp, family.micro_batch_size, replicas, zero)
                 m, name = choice.micro_batches, self.space.flat_name()
                 if zero < 2 and not self.space.alike and name is not None:
-                    yield self._free_bound(c, family.micro_batch_size, zero, choice), Free(choice=replace(choice, schedule=name))
+                    yield self._free_bound(c, family.micro_batch_size, zero, choice, cutoff), Free(choice=replace(choice, schedule=name))
                 for tp in p.degrees:
                     if self.space.alikes(choice, tp):
-                        yield alike_bound(p, tp, zero, replicas, c.cp, m, layers, self.space.constraints.max_pp), AlikeStages(choice=choice, tp=tp)
+                        yield alike_bound(p, tp, zero, replicas, c.cp, m, layers, cutoff, self.space.constraints.max_pp), AlikeStages(choice=choice, tp=tp)
 
-    def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice) -> float:
+    def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice, cutoff: float) -> float:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""
         least = float("inf")
         for width in range(1, micro_batch_size + 1):
             if micro_batch_size % width == 0:
                 p = self._probe(c, micro_batch_size // width)
-                least = min(least, free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers, self.gpus))
+                least = min(least, free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers, self.gpus, cutoff))
         return least
 
     def _schedules(self, node: AlikeStages, cutoff: float) -> Iterator[tuple[float, Node]]:

@@ -61,21 +61,22 @@ class _Level:
 
 
 def run(t: Tables, cutoff: float, *, dominance: bool, max_labels: int, keep: int, max_stages: int | None = None, multiple: int = 1,
-        stop: Callable[[], bool] = lambda: False) -> LabelRun:
+        go: CostToGo | None = None, stop: Callable[[], bool] = lambda: False) -> LabelRun:
     """All plans of a choice that may be faster than `cutoff` seconds (with `dominance`: at least the one of least bound), the `keep` best of them.
 
-    `multiple`: layers of a stage must be a multiple of it. `max_labels` bounds a level's size; beyond it the best are kept and the run is not complete.
+    `go`: bounds on completions made for this or a later cut-off. `multiple`: layers of a stage must be a multiple of it. `max_labels` bounds a level's size; beyond it the best are kept and the run is not complete.
     """
-    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, multiple)
+    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, multiple, go)
     return search.run(stop)
 
 
 class _Search:
-    def __init__(self, t: Tables, cutoff: float, dominance: bool, max_labels: int, keep: int, max_stages: int | None, multiple: int) -> None:
+    def __init__(self, t: Tables, cutoff: float, dominance: bool, max_labels: int, keep: int, max_stages: int | None, multiple: int,
+                 go: CostToGo | None) -> None:
         self.t, self.cutoff, self.dominance, self.max_labels, self.keep, self.multiple = t, cutoff, dominance, max_labels, keep, multiple
         self.most_stages = min(stage_count_bound(t), max_stages or t.layers)
         self.q0 = sync_floor(t)
-        self.go: CostToGo = cost_to_go(t, cutoff)
+        self.go = go if go is not None else cost_to_go(t, cutoff)
         self.levels: list[_Level] = []
         self.plans: list[tuple[float, int, int, int, int]] = []     # bound, level, parent label, kind, layers
         self.labels, self.complete = 0, True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.search.bounds import layer_floor, most_layers, stage_count_bound, sync_floor
+from solver.search.bounds import SLACK, layer_floor, most_layers, stage_count_bound, sync_floor
 from solver.search.tables import Floats, Ints, Tables
 
 
@@ -22,6 +22,11 @@ class CostToGo:
     rate: Floats                                           # [sets] most layers that one GPU can still hold, least over the set's groups
     total: float                                           # layers that all GPUs can hold
     layers: int
+
+    def root(self, t: Tables) -> float:
+        """Least step time of any plan: the bound of the empty label, with the cheapest head."""
+        start = self.bound(np.zeros(1, np.int64), np.zeros((1, self.used_price.shape[1]), np.int64), np.zeros(1), np.zeros(1), np.zeros(1))
+        return float(start[0] + t.head_time.min() + sync_floor(t)) * (1 - SLACK)
 
     def bound(self, placed: Ints, used: Ints, s: Floats, z: Floats, q: Floats) -> Floats:
         """Least step time of any completion of each label; infinite where the GPUs left cannot hold the layers left."""

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.domain.degrees import Recompute
 from solver.domain.placement import tensor_groups_available
 from solver.search.bounds import SLACK
 from solver.search.space import Space
 from solver.search.tables import TableFactory
 
 Floats = NDArray[np.float64]
-BISECTIONS = 40
+BISECTIONS = 14                                            # to within a few parts in 10^5; the bound is the lower end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +35,15 @@ class Probe:
     total_s: Floats                                        # [G, T, R] all layers together
 
 
-def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int) -> Probe:
-    """One unit per node group, tensor degree and recompute mode."""
-    modes = space.recompute_modes()
+def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
+    """One unit per node group, tensor degree and recompute mode of `modes`."""
     degrees = tuple(t for t in space.tensor_degrees if t % etp == 0)
     shape = (len(space.groups), len(degrees), len(modes))
     tau, total = np.full(shape, np.inf), np.full(shape, np.inf)
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
     fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
     counts = {c: factory.classes.count(c) for c in dict.fromkeys(factory.classes)}
-    for kind in space.probes(cp, ulysses, ep, etp, micro_batch_size):
+    for kind in space.probes(cp, ulysses, ep, etp, micro_batch_size, modes):
         at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
         unit = factory.unit(kind)
         parts = list(unit.layers.values())
@@ -61,8 +61,8 @@ def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:
     return rounds / speed * (1 - SLACK) if speed > 0 else float("inf")
 
 
-def alike_bound(p: Probe, degree: int, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, sizes: int | None = None) -> float:
-    """Least step time of plans whose stages all have this tensor degree, any schedule; `sizes` limits the number of stages."""
+def alike_bound(p: Probe, degree: int, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float, sizes: int | None = None) -> float:
+    """Least step time of plans whose stages all have this tensor degree, any schedule; infinite where none is below `cutoff`. `sizes` limits the stages."""
     at, m = p.degrees.index(degree), micro_batches
     stages = p.fit[:, at] // (cp * replicas)
     spare = int(p.fit[:, at].sum()) // (cp * replicas) - int(stages.sum())
@@ -82,10 +82,10 @@ def alike_bound(p: Probe, degree: int, zero_stage: int, replicas: int, cp: int, 
         caps = np.sort((cap * present).ravel())[::-1][:most]
         return bool(caps.sum() >= layers)
 
-    return least_time(holds, floor_s=m * layers * float(p.tau[:, at].min()) / most)
+    return least_time(holds, m * layers * float(p.tau[:, at].min()) / most, cutoff)
 
 
-def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, gpus: Floats) -> float:
+def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, gpus: Floats, cutoff: float) -> float:
     """The same for stages that may differ: every GPU at the best layers per GPU that its group allows, one micro-batch in flight."""
     m = micro_batches
     static = (p.weights if zero_stage < 3 else 0.0) + (p.gradients if zero_stage < 2 else 0.0)
@@ -97,24 +97,23 @@ def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches:
         return bool(((cap / size).max(axis=(1, 2)) @ gpus) >= layers * (1 - SLACK))
 
     fill = float(p.total_s.min())
-    return max(least_time(holds, floor_s=m * float(p.tau.min())), fill)
+    return max(least_time(holds, m * float(p.tau.min()), cutoff), fill)
 
 
-def least_time(holds: Callable[[float], bool], floor_s: float) -> float:
-    """Least T with `holds`, which is monotone, from below: the returned T does not overstate the bound."""
+def least_time(holds: Callable[[float], bool], floor_s: float, cutoff: float) -> float:
+    """Least T with `holds`, which is monotone in T, from below: never more than the truth. Infinite where not even the cut-off holds."""
     low = max(floor_s * (1 - SLACK), 1e-12)
+    if low >= cutoff or not holds(cutoff):
+        return float("inf")
     if holds(low):
         return low * (1 - SLACK)
     high = low
-    for _ in range(40):
+    while high < cutoff:
         high *= 2
         if holds(high):
             break
         low = high
-    else:
-        return float("inf")
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return low * (1 - SLACK)
-

@@ -71,10 +71,7 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
             load = np.floor((time_s - fill) / (t.micro_batches * tau) * (1 + SLACK) + SLACK)
             return _reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
 
-        if not holds(cutoff):
-            found.append(float("inf"))
-        else:
-            found.append(least_time(holds, floor_s=t.micro_batches * v * float(tau.min()) + fill))
+        found.append(least_time(holds, t.micro_batches * v * float(tau.min()) + fill, cutoff))
     return found
 
 

@@ -7,6 +7,7 @@ from solver.search.bounds import SLACK, quick_bound
 from solver.search.exact import Picks, exact_times
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import LabelRun, run
+from solver.search.prices import CostToGo, cost_to_go
 from solver.search.rounds import run_rounds
 from solver.search.space import Choice, Space
 from solver.search.tables import TableFactory, Tables
@@ -58,14 +59,17 @@ class Solver:
             return self._by_cp_sat(choice, t)
         if self.incumbents.best is None and not self._first(choice, t):
             return float("inf")
-        self._price(choice, t, self._run(t, dominance=True, most=self.limits.beam_labels))
-        exact = self._run(t, dominance=True, most=self.limits.label_limit)
+        go = cost_to_go(t, self._cutoff())
+        if go.root(t) >= self._cutoff():
+            return float("inf")
+        self._price(choice, t, self._run(t, go, dominance=True, most=self.limits.beam_labels))
+        exact = self._run(t, go, dominance=True, most=self.limits.label_limit)
         self._price(choice, t, exact)
         if exact.bound >= self._cutoff() * (1 - SLACK):
             return float("inf")
         if not exact.complete:
             return float(exact.bound) if self.stop() or self.engine == "dynamic_program" else self._by_cp_sat(choice, t)
-        listed = self._run(t, dominance=False, most=self.limits.list_limit)
+        listed = self._run(t, go, dominance=False, most=self.limits.list_limit)
         self._price(choice, t, listed, every=True)
         return float("inf") if listed.complete else exact.bound
 
@@ -79,7 +83,7 @@ class Solver:
         """Look for any plan, below ever higher cut-offs; False where the last, unbounded pass proves that there is none."""
         floor = quick_bound(t)
         for factor in FIRST_FACTORS:
-            found = self._run(t, dominance=True, most=self.limits.beam_labels, cutoff=floor * factor)
+            found = self._run(t, None, dominance=True, most=self.limits.beam_labels, cutoff=floor * factor)
             self._price(choice, t, found)
             if self.incumbents.best is not None:
                 return True
@@ -89,9 +93,9 @@ class Solver:
         limit = self.incumbents.limit_s
         return limit if limit < float("inf") else UNBOUNDED_S
 
-    def _run(self, t: Tables, *, dominance: bool, most: int, cutoff: float | None = None) -> LabelRun:
+    def _run(self, t: Tables, go: CostToGo | None, *, dominance: bool, most: int, cutoff: float | None = None) -> LabelRun:
         self.tally.engines.add("dynamic_program")
-        found = run(t, self._cutoff() if cutoff is None else cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, stop=self.stop)
+        found = run(t, self._cutoff() if cutoff is None else cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, go=go, stop=self.stop)
         self.tally.labels += found.labels
         return found
 

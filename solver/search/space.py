@@ -237,7 +237,7 @@ class Space:
 
     # ---- kinds of one choice
 
-    def probes(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int) -> list[Kind]:
+    def probes(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, modes: tuple[Recompute, ...]) -> list[Kind]:
         """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
 
         Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster than
@@ -247,7 +247,7 @@ class Space:
             groups=(g.name,), tp=tp, cp=cp, ulysses=ulysses, dp=1, replicas=1, ep=ep, etp=etp, micro_batch_size=micro_batch_size,
             micro_batches=self.workload.global_batch_size // micro_batch_size, recompute=mode, zero_stage=1, sequence_parallel=True,
             vocabulary_parallel_loss=True, framework=self._framework))
-            for g in self.groups for tp in self.tensor_degrees if _fits_nodes(tp, g.gpus_per_node) and tp % etp == 0 for mode in self.recompute_modes()]
+            for g in self.groups for tp in self.tensor_degrees if _fits_nodes(tp, g.gpus_per_node) and tp % etp == 0 for mode in modes]
 
     def kinds(self, choice: Choice) -> list[Kind]:
         """Every kind of stage that the choice allows, single node groups first."""
