@@ -9,7 +9,8 @@ NAME = "context"
 
 
 def legal_degrees(problem: Problem) -> tuple[int, ...]:
-    """1, and every c with 2 c dividing the sequence (each rank takes an early and a late chunk, so that causal work is even), up to the cluster's size."""
+    """1, and every c with 2 c dividing the sequence (each rank takes an early and a late chunk, so that causal work is even), up to the cluster's
+    size."""
     if not isinstance(problem.workload, TrainingWorkload):
         return (1,)
     seq_len = problem.workload.seq_len
@@ -24,11 +25,13 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
     seq_len = problem.workload.seq_len
     degrees = {stage.cp for stage in layout.stages}
     if len(degrees) > 1:
-        found.append(Reason(code="context.mixed", message=f"stages have cp {', '.join(map(str, sorted(degrees)))}", fix=f"cp {min(degrees)} in every stage"))
+        found.append(Reason(code="context.mixed", message=f"stages have cp {', '.join(map(str, sorted(degrees)))}",
+                            fix=f"cp {min(degrees)} in every stage"))
     for i, stage in enumerate(layout.stages):
         if stage.cp > 1 and seq_len % (2 * stage.cp):
             legal = [c for c in legal_degrees(problem) if c <= stage.cp]
-            found.append(Reason(code="context.length", stage=i, message=f"sequence length {seq_len} does not divide by 2 x cp {stage.cp}", fix=f"cp {max(legal)}"))
+            found.append(Reason(code="context.length", stage=i, message=f"sequence length {seq_len} does not divide by 2 x cp {stage.cp}",
+                                fix=f"cp {max(legal)}"))
         if stage.cp % layout.ulysses:
             found.append(Reason(code="context.ulysses", stage=i, message=f"Ulysses degree {layout.ulysses} does not divide cp {stage.cp}",
                                 fix=f"ulysses {nearest_divisor(stage.cp, layout.ulysses)}"))

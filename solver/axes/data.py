@@ -22,13 +22,14 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
         batch, done = problem.workload.global_batch_size, layout.replicas * layout.micro_batches * layout.micro_batch_size
         if batch != done:
             found.append(Reason(code="data.batch_indivisible", fix=f"a product of {batch}",
-                                message=f"{layout.replicas} pipelines x {layout.micro_batches} micro-batches x {layout.micro_batch_size} sequences = {done}, "
-                                        f"the global batch is {batch}"))
+                                message=f"{layout.replicas} pipelines x {layout.micro_batches} micro-batches x {layout.micro_batch_size} sequences "
+                                        f"= {done}, the global batch is {batch}"))
     for i, stage in enumerate(layout.stages):
         if layout.micro_batch_size % stage.dp:
             found.append(Reason(code="data.width", stage=i, fix=f"dp {nearest_divisor(layout.micro_batch_size, stage.dp)} in stage {i}",
                                 message=f"micro-batches of {layout.micro_batch_size} sequences do not divide over the stage's dp {stage.dp}"))
     stages = {stage.zero_stage for stage in layout.stages}
     if len(stages) > 1:
-        found.append(Reason(code="data.zero_mixed", message=f"stages have zero_stage {', '.join(map(str, sorted(stages)))}", fix=f"zero_stage {min(stages)} in every stage"))
+        found.append(Reason(code="data.zero_mixed", message=f"stages have zero_stage {', '.join(map(str, sorted(stages)))}",
+                            fix=f"zero_stage {min(stages)} in every stage"))
     return tuple(found)

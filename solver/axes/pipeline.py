@@ -24,7 +24,8 @@ def _schedule(layout: Layout) -> list[Reason]:
     if name in UNAVAILABLE:
         return [Reason(code="schedule.unavailable", message=f"schedule {name} is not priced by this version", fix=f"one of {planned}")]
     if name not in PLANNED_SCHEDULES:
-        return [Reason(code="schedule.preview", message=f"schedule {name} is priced by a closed form, neither planned nor exported by this version", fix=f"one of {planned}")]
+        return [Reason(code="schedule.preview", message=f"schedule {name} is priced by a closed form, neither planned nor exported by this version",
+                       fix=f"one of {planned}")]
     return []
 
 
@@ -38,10 +39,12 @@ def _layers(problem: Problem, layout: Layout) -> list[Reason]:
                 continue
             first, last = stage.layers[chunk]
             if last < first:
-                return [Reason(code="pipeline.empty_stage", stage=i, message=f"stage {i} holds no layers in [{first}, {last}]", fix="at least one layer in every stage")]
+                return [Reason(code="pipeline.empty_stage", stage=i, message=f"stage {i} holds no layers in [{first}, {last}]",
+                               fix="at least one layer in every stage")]
             if first != expected:
                 what = f"layer {expected} is missing" if first > expected else f"layer {first} stands twice"
-                return [Reason(code="pipeline.layers_missing", stage=i, message=f"{what}: stage {i} begins with layer {first}, layer {expected} is next",
+                return [Reason(code="pipeline.layers_missing", stage=i,
+                               message=f"{what}: stage {i} begins with layer {first}, layer {expected} is next",
                                fix=f"a range that begins with {expected}")]
             expected = last + 1
     if expected != layers:
@@ -58,7 +61,8 @@ def _virtual_stages(layout: Layout) -> list[Reason]:
                                 fix="schedule interleaved, or virtual_stages 1"))
         return found
     if v < 2 or p < 2:
-        found.append(Reason(code="pipeline.interleaved", message=f"schedule interleaved needs at least 2 stages and 2 virtual stages, not {p} and {v}", fix="schedule 1f1b"))
+        found.append(Reason(code="pipeline.interleaved",
+                            message=f"schedule interleaved needs at least 2 stages and 2 virtual stages, not {p} and {v}", fix="schedule 1f1b"))
     if m % p:
         found.append(Reason(code="pipeline.interleaved_micro_batches", message=f"{m} micro-batches do not divide into rounds of {p} stages",
                             fix=f"{max(1, m // p) * p} micro-batches, or pp {nearest_divisor(m, p)}"))
@@ -66,8 +70,9 @@ def _virtual_stages(layout: Layout) -> list[Reason]:
     for i, stage in enumerate(layout.stages):
         if stage.num_layers % v or len({last - first for first, last in stage.layers}) > 1:
             found.append(Reason(code="pipeline.chunks_uneven", stage=i, fix=f"layers per stage that divide by {v}",
-                                message=f"the {stage.num_layers} layers of stage {i} are not cut into {v} equal virtual stages (sizes {sorted(sizes)})"))
+                                message=f"the {stage.num_layers} layers of stage {i} are not {v} equal virtual stages (sizes {sorted(sizes)})"))
             break
     if len({(s.tp, s.dp) for s in layout.stages}) > 1:
-        found.append(Reason(code="pipeline.unlike_stages", message="virtual stages need the same tp and dp in every stage", fix="virtual_stages 1, or alike stages"))
+        found.append(Reason(code="pipeline.unlike_stages", message="virtual stages need the same tp and dp in every stage",
+                            fix="virtual_stages 1, or alike stages"))
     return found

@@ -24,5 +24,5 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
         need = stage.cp * (math.lcm(2, stage.tp) if stage.cp > 1 else stage.tp)
         if stage.tp > 1 and seq_len % need:
             found.append(Reason(code="sequence.length", stage=i, fix=f"a sequence length of {-(-seq_len // need) * need}, or sequence_parallel false",
-                                message=f"sequence length {seq_len} does not divide by {need} (tp {stage.tp}, cp {stage.cp}) under sequence parallelism"))
+                                message=f"sequence length {seq_len} does not divide by {need} (tp {stage.tp}, cp {stage.cp})"))
     return tuple(found)

@@ -24,7 +24,7 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
             group = problem.cluster.group(name)
             if not fits_nodes(group, stage.tp):
                 found.append(Reason(code="tensor.node", stage=i, fix=f"tp {_nearest(group, stage.tp)}",
-                                    message=f"tp {stage.tp} neither divides the {group.gpus_per_node} GPUs of a node of {name} nor is a multiple of them"))
+                                    message=f"tp {stage.tp} neither divides the {group.gpus_per_node} GPUs of a node of {name} nor is a multiple"))
     return tuple(found)
 
 
@@ -41,9 +41,11 @@ def model_violations(model: Architecture, tp: int, stage: int | None) -> list[Re
     found = []
     heads, kv = model.num_attention_heads, model.kv_heads
     if heads % tp:
-        found.append(Reason(code="tensor.heads", stage=stage, message=f"{heads} attention heads do not divide by tp {tp}", fix=f"tp {nearest_divisor(heads, tp)}"))
+        found.append(Reason(code="tensor.heads", stage=stage, message=f"{heads} attention heads do not divide by tp {tp}",
+                            fix=f"tp {nearest_divisor(heads, tp)}"))
     elif model.mla is None and kv % tp and tp % kv:
-        found.append(Reason(code="tensor.kv_heads", stage=stage, message=f"{kv} KV heads neither divide by tp {tp} nor divide it", fix=f"tp {nearest_divisor(kv, tp)}"))
+        found.append(Reason(code="tensor.kv_heads", stage=stage, message=f"{kv} KV heads neither divide by tp {tp} nor divide it",
+                            fix=f"tp {nearest_divisor(kv, tp)}"))
     widths = [("FFN width", model.ffn_hidden_size)]
     if model.moe is not None:
         every = all(model.is_moe_layer(i) for i in range(model.num_layers))
@@ -51,7 +53,8 @@ def model_violations(model: Architecture, tp: int, stage: int | None) -> list[Re
         widths += [("shared experts' width", model.moe.shared_width)] if model.moe.shared_width else []
     for label, width in widths:
         if width % tp:
-            found.append(Reason(code="tensor.ffn", stage=stage, message=f"{label} {width} does not divide by tp {tp}", fix=f"tp {nearest_divisor(width, tp)}"))
+            found.append(Reason(code="tensor.ffn", stage=stage, message=f"{label} {width} does not divide by tp {tp}",
+                                fix=f"tp {nearest_divisor(width, tp)}"))
     return found
 
 

@@ -198,7 +198,8 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
         communication=CommunicationConstants(**data["communication"]),
         data_parallel=DataParallelConstants(step_overhead_s=seconds_from_ms(data_parallel.pop("step_overhead_ms")), **data_parallel),
         host=HostConstants(**{name.removesuffix("_us") + "_s": seconds_from_us(value) for name, value in host.items()}),
-        memory=MemoryConstants(context_bytes=bytes_from_gib(memory.pop("context_gib")), dimension_bytes=bytes_from_gib(memory.pop("dimension_gib")), **memory),
+        memory=MemoryConstants(context_bytes=bytes_from_gib(memory.pop("context_gib")), dimension_bytes=bytes_from_gib(memory.pop("dimension_gib")),
+                               **memory),
         confidence=ConfidenceConstants(**data["confidence"]),
     )
 

@@ -1,6 +1,7 @@
 """Closed forms of pipeline time: oracles for the recurrence, and the price of schedules that this version does not simulate.
 
-F, B and W are seconds of one micro-batch on a mean stage: forward, input gradient, weight gradient (B + W is a stage's backward). p stages, m micro-batches.
+F, B and W are seconds of one micro-batch on a mean stage: forward, input gradient, weight gradient (B + W is a stage's backward). p stages, m
+micro-batches.
 """
 from collections.abc import Sequence
 
@@ -10,12 +11,13 @@ from solver.simulate.timeline import ChunkTime
 CLOSED_FORMS: tuple[ScheduleName, ...] = ("zb-h1", "zb-h2", "zb-v", "v-half", "v-min")
 
 
-def bubble_s(schedule: ScheduleName, stages: int, forward_s: float, input_gradient_s: float, weight_gradient_s: float, virtual_stages: int = 1) -> float:
+def bubble_s(schedule: ScheduleName, stages: int, forward_s: float, input_gradient_s: float, weight_gradient_s: float,
+             virtual_stages: int = 1) -> float:
     """Idle seconds of a stage for p equal stages.
 
     GPipe, 1F1B (p - 1)(F + B + W); interleaved the same over v; ZB-H1 (p - 1)(F + B - W); ZB-H2 (p - 1)(F + B - 2 W) (arXiv 2401.10241, table 2);
-    ZB-V half of that, as its chunks are half a stage, V-Half and V-Min about 1/2 and 2/3 of 1F1B's (arXiv 2405.15362). Wrong where W is larger than F or B:
-    the form may fall below zero, which is cut off.
+    ZB-V half of that, as its chunks are half a stage, V-Half and V-Min about 1/2 and 2/3 of 1F1B's (arXiv 2405.15362). Wrong where W is larger than F
+    or B: the form may fall below zero, which is cut off.
     """
     f, b, w = forward_s, input_gradient_s, weight_gradient_s
     per_stage = {

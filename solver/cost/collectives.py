@@ -30,7 +30,8 @@ def tree_all_reduce_s(n: float, size_bytes: float, latency_s: float, bandwidth_b
 
 
 def all_reduce_s(path: Path, size_bytes: float) -> float:
-    """Hierarchical all-reduce: reduce-scatter inside, all-reduce across on what is left, all-gather inside; ring or tree per level, whichever is faster."""
+    """Hierarchical all-reduce: reduce-scatter inside, all-reduce across on what is left, all-gather inside; ring or tree per level, whichever is
+    faster."""
     seconds, left = 0.0, size_bytes
     for level in path:
         if level.ranks > 1:
@@ -72,7 +73,8 @@ def ring_pass_s(path: Path, size_bytes: float) -> float:
 
 
 def all_reduce_slope(path: Path) -> tuple[float, float]:
-    """(constant seconds, seconds per byte) of a large all-reduce: affine in the bytes, as the search needs it. A reduce-scatter or an all-gather is half."""
+    """(constant seconds, seconds per byte) of a large all-reduce: affine in the bytes, as the search needs it. A reduce-scatter or an all-gather is
+    half."""
     constant, slope, shrunk = 0.0, 0.0, 1.0
     for level in path:
         if level.ranks > 1:

@@ -8,8 +8,8 @@ WIDEST = 1.0
 
 
 def confidence_of(setting: Setting, layout: Layout | None) -> Confidence:
-    """Expected relative error of the step time: the mean error on published runs of the least known architecture, widened for mixtures of experts (more for
-    fine-grained ones: nothing measured constrains them), for schedules priced by a closed form, and for several device types in one job."""
+    """Expected relative error of the step time: the mean error on published runs of the least known architecture, widened for mixtures of experts
+    (more for fine-grained ones: nothing measured constrains them), for schedules priced by a closed form, and for several device types in one job."""
     constants = setting.constants.confidence
     names = {name for stage in layout.stages for name in stage.groups} if layout is not None else set(setting.machines)
     archs = {setting.machines[name].arch.name: setting.machines[name].arch for name in names if name in setting.machines}

@@ -28,7 +28,8 @@ def embedding_work(setting: Setting, machine: Machine, path_of: PathOf, share: S
     tensor = 0.0
     if share.tp > 1:
         tensor = all_reduce_s(path_of(share.tp, 1), tokens * h * setting.activation_element) * setting.constants.communication.tensor_contention
-    return EndWork(forward_s=seconds / 2.0, backward_s=seconds / 2.0, weight_gradient_s=seconds / 2.0, tensor_forward_s=tensor, tensor_backward_s=tensor / 2.0)
+    return EndWork(forward_s=seconds / 2.0, backward_s=seconds / 2.0, weight_gradient_s=seconds / 2.0, tensor_forward_s=tensor,
+                   tensor_backward_s=tensor / 2.0)
 
 
 def head_work(setting: Setting, machine: Machine, path_of: PathOf, share: Share, vocabulary_parallel_loss: bool) -> EndWork:
@@ -51,4 +52,5 @@ def head_work(setting: Setting, machine: Machine, path_of: PathOf, share: Share,
         tensor_backward = all_reduce_s(path, tokens * h * setting.activation_element) * contention
         if not vocabulary_parallel_loss:
             tensor_forward = all_gather_s(path, tokens * setting.model.vocab_size * setting.activation_element) * contention
-    return EndWork(forward_s=forward, backward_s=backward, weight_gradient_s=weight, tensor_forward_s=tensor_forward, tensor_backward_s=tensor_backward)
+    return EndWork(forward_s=forward, backward_s=backward, weight_gradient_s=weight, tensor_forward_s=tensor_forward,
+                   tensor_backward_s=tensor_backward)

@@ -29,7 +29,8 @@ def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
         reasons += found
     if layout is None:
         return Estimate(model=parameter_counts(problem.model), feasible=False, fits_memory=None, risk=None, step_time_s=None, tokens_per_s=None,
-                        tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=None, time=None, confidence=confidence_of(shared, None),
+                        tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=None, time=None,
+                        confidence=confidence_of(shared, None),
                         reasons=distinct(reasons))
     priced = price(problem, layout)
     if not reasons:

@@ -62,7 +62,8 @@ def between(constants: Efficiency, cluster: Cluster, one: str, other: str, cross
 
 
 def nearest(constants: Efficiency, group: NodeGroup, near: bool) -> tuple[float, float]:
-    """(bytes per second, seconds per hop) between neighbouring stages of one group: the widest fabric short of the network where they share it, else the network."""
+    """(bytes per second, seconds per hop) between neighbouring stages of one group: the widest fabric short of the network where they share it, else
+    the network."""
     inner = [tier for tier in group.tiers if tier.name != "network"]
     return _speed(constants, inner[-1] if near and inner else group.tiers[-1])
 

@@ -139,7 +139,8 @@ def _product_s(setting: Setting, machine: Machine, shape: Gemm, experts: float, 
 
 
 def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> tuple[float, float]:
-    """Seconds (forward, backward) of softmax(q k) v on one GPU: fused by the kernel's curve, unfused as two products of the full square plus score bytes."""
+    """Seconds (forward, backward) of softmax(q k) v on one GPU: fused by the kernel's curve, unfused as two products of the full square plus score
+    bytes."""
     model, constants = setting.model, setting.constants
     window = float(model.sliding_window) if layer_class.attention in ("sliding_attention", "chunked_attention") and model.sliding_window else None
     qk, v = head_widths(model)
@@ -147,7 +148,8 @@ def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, 
     area = score_area(share.seq_len, window) / share.cp
     flops = attention_flops(share.sequences, area, heads, qk, v)
     if share.kernel != "unfused":
-        return fused_attention_s(machine.attention_flops_s, attention_curve(machine.arch, share.kernel), flops, min(share.seq_len, window or share.seq_len))
+        return fused_attention_s(machine.attention_flops_s, attention_curve(machine.arch, share.kernel), flops,
+                                 min(share.seq_len, window or share.seq_len))
     odd = constants.compute.odd_head_dim if qk % 8 else 1.0
     square = 2.0 * flops * odd / (machine.half.flops_s * machine.half.curve.compute * constants.compute.unfused_gemm_share)
     scores = score_elements(share, heads)

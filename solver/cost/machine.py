@@ -15,8 +15,8 @@ from solver.units import bytes_from_gib, bytes_per_s_from_gb_s, flops_from_tflop
 class Machine:
     """One GPU of a node group.
 
-    linear: products of the linear layers in the workload's precision; half: attention, router and head; attention_flops_s: 16-bit peak for fused attention
-    (no sustained share); elementwise_bytes_s: effective bandwidth of memory-bound work; memory_bytes_s: the plain bandwidth.
+    linear: products of the linear layers in the workload's precision; half: attention, router and head; attention_flops_s: 16-bit peak for fused
+    attention (no sustained share); elementwise_bytes_s: effective bandwidth of memory-bound work; memory_bytes_s: the plain bandwidth.
     """
 
     group: NodeGroup
@@ -63,9 +63,12 @@ def machine(constants: Efficiency, group: NodeGroup, workload: TrainingWorkload)
     if workload.precision == "fp32":
         half_peak = flops_from_tflops(matmul_tflops(device, "fp32", fp4_over_fp8)) * constants.compute.fp32_share / arch.gemm["half"].compute
         wide = half_peak / flops_from_tflops(matmul_tflops(device, "bf16", fp4_over_fp8))
-        half = Rate(flops_s=half_peak * clock, bandwidth_bytes_s=bandwidth, curve=arch.gemm["half"], sms=arch.sms, element_bytes=4.0, k_scale=min(1.0, wide))
-    return Machine(group=group, arch=arch, linear=_linear(constants, group, workload, half, sustained), half=half, attention_flops_s=half_peak * clock,
-                   elementwise_bytes_s=bandwidth * arch.elementwise_share, memory_bytes_s=bandwidth, capacity_bytes=bytes_from_gib(device.capacity_gib))
+        half = Rate(flops_s=half_peak * clock, bandwidth_bytes_s=bandwidth, curve=arch.gemm["half"], sms=arch.sms, element_bytes=4.0,
+                    k_scale=min(1.0, wide))
+    return Machine(group=group, arch=arch, linear=_linear(constants, group, workload, half, sustained), half=half,
+                   attention_flops_s=half_peak * clock,
+                   elementwise_bytes_s=bandwidth * arch.elementwise_share, memory_bytes_s=bandwidth,
+                   capacity_bytes=bytes_from_gib(device.capacity_gib))
 
 
 def _linear(constants: Efficiency, group: NodeGroup, workload: TrainingWorkload, half: Rate, sustained: float) -> Rate:

@@ -1,7 +1,7 @@
 """Bytes on one GPU: weights, gradients, optimizer state, activations, logits, buffers, and what the device leaves for them.
 
-The `*_bytes_published` functions are the formulas of the papers, kept as oracles. What is priced is `activation_bytes`: the same count, with the terms
-that decided published out-of-memory outcomes (eager norms, unfused scores, fp8 inputs).
+The `*_bytes_published` functions are the formulas of the papers, kept as oracles. What is priced is `activation_bytes`: the same count, with the
+terms that decided published out-of-memory outcomes (eager norms, unfused scores, fp8 inputs).
 """
 from dataclasses import dataclass
 
@@ -13,7 +13,8 @@ from solver.domain.model import LayerClass
 
 def transformer_layer_bytes_published(seq_len: int, sequences: int, hidden: int, heads: int, tp: int = 1, sequence_parallel: bool = False,
                                       selective: bool = False) -> float:
-    """Activations of a GPT layer with dropout, 16 bit: s b h (34 + 5 a s / h); under t: s b h (10 + 24 / t + 5 a s / (h t)); with sequence parallelism all / t.
+    """Activations of a GPT layer with dropout, 16 bit: s b h (34 + 5 a s / h); under t: s b h (10 + 24 / t + 5 a s / (h t)); with sequence
+    parallelism all / t.
 
     Selective recompute or flash attention removes the 5 a s / h. Source: Korthikanti et al. 2022 (arXiv 2205.05198), equations 1 to 4.
     """
@@ -24,7 +25,8 @@ def transformer_layer_bytes_published(seq_len: int, sequences: int, hidden: int,
     return unit * (10.0 + 24.0 / tp + scores / tp)
 
 
-def gated_layer_bytes_published(seq_len: int, sequences: int, hidden: int, kv_width: int, ffn: int, top_k: int = 1, shards: int = 1, fused: bool = True) -> float:
+def gated_layer_bytes_published(seq_len: int, sequences: int, hidden: int, kv_width: int, ffn: int, top_k: int = 1, shards: int = 1,
+                                fused: bool = True) -> float:
     """Activations of a gated (Llama) layer under flash attention and sequence parallelism: s b (12 h + 4 kv + 6 f top_k) / (t c); 8 f unfused.
 
     kv is the width of the keys. Source: SlimPipe (arXiv 2504.14519).
@@ -37,7 +39,8 @@ def recomputed_layer_bytes_published(seq_len: int, sequences: int, hidden: int, 
     return seq_len * sequences * (8.0 * hidden + 4.0 * kv_width) / shards
 
 
-def state_bytes_per_parameter(zero_stage: int, shards: float, gradient_bytes: float = 4.0, optimizer_bytes: float = 12.0, weight_bytes: float = 2.0) -> float:
+def state_bytes_per_parameter(zero_stage: int, shards: float, gradient_bytes: float = 4.0, optimizer_bytes: float = 12.0,
+                              weight_bytes: float = 2.0) -> float:
     """Weights, gradients and optimizer state per parameter: ZeRO-1 with fp32 gradients 6 + 12 / d; ZeRO-2 4 + ... / d; ZeRO-3 all / d."""
     return sum(state_parts(zero_stage, shards, gradient_bytes, optimizer_bytes, weight_bytes))
 
@@ -59,8 +62,8 @@ class LayerBytes:
 def activation_bytes(setting: Setting, layer_class: LayerClass, share: Share, recompute: Recompute, selective_memory: float) -> LayerBytes:
     """Activations of one layer on one GPU.
 
-    Without recompute T [(n + 2 l) h r + (2 (q + 2 kv) + l q) / t + (4 + l) f / t] where gated, (2 + l) f / t where not; n: norms (4, eager 12), l: bytes of a
-    kept GEMM input (2; 1 in fp8), r: 1 or 1 / t. Fused attention keeps 4 b a s / t more, unfused 8 b a s^2 / t.
+    Without recompute T [(n + 2 l) h r + (2 (q + 2 kv) + l q) / t + (4 + l) f / t] where gated, (2 + l) f / t where not; n: norms (4, eager 12), l:
+    bytes of a kept GEMM input (2; 1 in fp8), r: 1 or 1 / t. Fused attention keeps 4 b a s / t more, unfused 8 b a s^2 / t.
     """
     constants, scale = setting.constants.memory, setting.activation_element / 2.0
     parts = _parts(setting, layer_class, share)
@@ -104,7 +107,8 @@ def _parts(setting: Setting, layer_class: LayerClass, share: Share) -> dict[str,
 
 
 def logits_bytes(setting: Setting, share: Share, vocabulary_parallel_loss: bool) -> float:
-    """Logits of one micro-batch on the last stage: 7 T V / t; 14 T V where the loss is not vocabulary-parallel, and 12 T V more to gather them from t ranks.
+    """Logits of one micro-batch on the last stage: 7 T V / t; 14 T V where the loss is not vocabulary-parallel, and 12 T V more to gather them from t
+    ranks.
 
     This one term decided most out-of-memory outcomes of published sweeps.
     """

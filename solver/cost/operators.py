@@ -10,7 +10,8 @@ TILE = 128                                                 # rows and columns of
 class Rate:
     """How fast one GPU multiplies in one precision.
 
-    flops_s: dense peak times the sustained share (FLOP/s); bandwidth_bytes_s: memory; k_scale: this peak over the one that `curve.short_k` was fitted at.
+    flops_s: dense peak times the sustained share (FLOP/s); bandwidth_bytes_s: memory; k_scale: this peak over the one that `curve.short_k` was fitted
+    at.
     """
 
     flops_s: float
@@ -25,15 +26,16 @@ class Rate:
 def gemm_s(rate: Rate, m: float, n: float, k: float, copies: float = 1.0) -> float:
     """Seconds of `copies` products (m x k) by (k x n) launched together.
 
-    max(2 m n k / (flops * e) * (1 + c * SM / tiles) * (1 + k0 / k) * align, bytes / (bandwidth * e_b)) + t0, tiles = (m / 128) (n / 128) over all copies.
-    Fitted to isolated GEMMs with m >= 512; below that, and for fp8, single shapes miss by 25 % and more. `align`: n or k no multiple of 128.
+    max(2 m n k / (flops * e) * (1 + c * SM / tiles) * (1 + k0 / k) * align, bytes / (bandwidth * e_b)) + t0, tiles = (m / 128) (n / 128) over all
+    copies. Fitted to isolated GEMMs with m >= 512; below that, and for fp8, single shapes miss by 25 % and more. `align`: n or k no multiple of 128.
     """
     if m <= 0 or n <= 0 or k <= 0 or copies <= 0:
         return 0.0
     curve = rate.curve
     tiles = copies * (m / TILE) * (n / TILE)
     align = rate.misaligned if n % TILE or k % TILE else 1.0
-    compute = copies * 2.0 * m * n * k / (rate.flops_s * curve.compute) * (1.0 + curve.wave * rate.sms / tiles) * (1.0 + curve.short_k * rate.k_scale / k) * align
+    losses = (1.0 + curve.wave * rate.sms / tiles) * (1.0 + curve.short_k * rate.k_scale / k) * align
+    compute = copies * 2.0 * m * n * k / (rate.flops_s * curve.compute) * losses
     moved = copies * rate.element_bytes * (m * k + k * n + m * n) / (rate.bandwidth_bytes_s * curve.bandwidth)
     return max(compute, moved) + curve.fixed_s
 
@@ -53,8 +55,8 @@ def attention_flops(batch: float, area: float, heads: float, qk_dim: float, v_di
 def fused_attention_s(peak_flops_s: float, curve: AttentionCurve, flops: float, seq_len: float) -> tuple[float, float]:
     """Seconds (forward, backward) of a fused attention core of `flops` forward FLOPs.
 
-    Efficiency e_inf * s / (s + s_h), apart for forward and backward (2.5 times the FLOPs). `peak_flops_s` is the 16-bit peak without the sustained share.
-    Wrong by tens of percent between kernel releases of one generation.
+    Efficiency e_inf * s / (s + s_h), apart for forward and backward (2.5 times the FLOPs). `peak_flops_s` is the 16-bit peak without the sustained
+    share. Wrong by tens of percent between kernel releases of one generation.
     """
     share = seq_len / (seq_len + curve.half_length)
     return flops / (peak_flops_s * curve.forward * share), 2.5 * flops / (peak_flops_s * curve.backward * share)

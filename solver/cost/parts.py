@@ -94,7 +94,8 @@ def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traff
                  backward_s=backward, seen_forward_s=_visible(shared, forward, gathers[0]), seen_backward_s=_visible(shared, backward, gathers[1]))
 
 
-def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, busy: _Busy) -> tuple[float, float]:
+def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass,
+             busy: _Busy) -> tuple[float, float]:
     """(forward, backward) with the launch floor: their sum is at least the floor, shared in proportion.
 
     Under sequence parallelism the proportion is that without it, so that switching it on never lengthens either.
@@ -119,13 +120,14 @@ def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, 
         data_comm_s=(busy.seen_forward_s - busy.forward_s) + (busy.seen_backward_s - busy.backward_s))
     kept = memory.activation_bytes(shared, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
     weights, gradients, optimizer = states(shared, spec, traffic, holding_of(shared, spec, layer_class))
-    return PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s), parts=parts,
+    return PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s),
+                    parts=parts,
                     weights_bytes=weights, gradients_bytes=gradients, optimizer_bytes=optimizer, activation_bytes=kept.kept)
 
 
 def _recompute(shared: Setting, spec: UnitSpec, stack: Stack, share: Share, forward_s: float, work: Work) -> tuple[float, float]:
-    """(share of the forward launches repeated, seconds) of recomputation: full repeats the whole forward, collectives included; partial norms, activation
-    and the first FFN matrix; selective the attention core of unfused kernels, or whole operators where the stack checkpoints so."""
+    """(share of the forward launches repeated, seconds) of recomputation: full repeats the whole forward, collectives included; partial norms,
+    activation and the first FFN matrix; selective the attention core of unfused kernels, or whole operators where the stack checkpoints so."""
     if spec.recompute == "full":
         return 1.0, forward_s
     if spec.recompute == "partial":
@@ -190,8 +192,10 @@ def head_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, t
     n = model.mtp_layers
     if not n:
         return single
-    parts = TimeParts(**{name: getattr(single.parts, name) * (1 + n) + getattr(last_layer.parts, name) * n for name in TimeParts.__dataclass_fields__})
-    return PartCost(forward_s=single.forward_s * (1 + n) + last_layer.forward_s * n, backward_s=single.backward_s * (1 + n) + last_layer.backward_s * n,
+    parts = TimeParts(**{name: getattr(single.parts, name) * (1 + n) + getattr(last_layer.parts,
+                                                                               name) * n for name in TimeParts.__dataclass_fields__})
+    return PartCost(forward_s=single.forward_s * (1 + n) + last_layer.forward_s * n,
+                    backward_s=single.backward_s * (1 + n) + last_layer.backward_s * n,
                     weight_gradient_s=single.weight_gradient_s * (1 + n) + last_layer.weight_gradient_s * n, parts=parts,
                     weights_bytes=single.weights_bytes, gradients_bytes=single.gradients_bytes, optimizer_bytes=single.optimizer_bytes,
                     activation_bytes=residual + n * last_layer.activation_bytes)

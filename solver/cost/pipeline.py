@@ -14,8 +14,10 @@ Counts = Mapping[LayerClass, int]
 
 def unit_spec(layout: Layout, stage: StageLayout) -> UnitSpec:
     """A stage of a layout as a unit."""
-    return UnitSpec(groups=stage.groups, tp=stage.tp, cp=stage.cp, ulysses=layout.ulysses, dp=stage.dp, replicas=layout.replicas, ep=stage.ep, etp=stage.etp,
-                    micro_batch_size=layout.micro_batch_size, micro_batches=layout.micro_batches, recompute=stage.recompute, zero_stage=stage.zero_stage,
+    return UnitSpec(groups=stage.groups, tp=stage.tp, cp=stage.cp, ulysses=layout.ulysses, dp=stage.dp, replicas=layout.replicas, ep=stage.ep,
+                    etp=stage.etp,
+                    micro_batch_size=layout.micro_batch_size, micro_batches=layout.micro_batches, recompute=stage.recompute,
+                    zero_stage=stage.zero_stage,
                     sequence_parallel=layout.sequence_parallel, vocabulary_parallel_loss=layout.vocabulary_parallel_loss, framework=layout.framework,
                     shard_group=layout.shard_group)
 
@@ -94,7 +96,8 @@ def chunk_times(problem: Problem, layout: Layout) -> tuple[tuple[ChunkTime, ...]
             first, last = j == 0 and c == 0, j == last_stage and c == last_chunk
             counts = layer_counts(problem, (span,))
             edge = 0.0 if last else transfer[j]
-            chunks.append(ChunkTime(forward_s=total(costs, counts, first, last, "forward_s") + edge, backward_s=total(costs, counts, first, last, "backward_s") + edge,
+            chunks.append(ChunkTime(forward_s=total(costs, counts, first, last, "forward_s") + edge,
+                                    backward_s=total(costs, counts, first, last, "backward_s") + edge,
                                     weight_gradient_s=total(costs, counts, first, last, "weight_gradient_s")))
         found.append(tuple(chunks))
     return tuple(found)

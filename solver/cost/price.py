@@ -49,8 +49,8 @@ def merged(chunks: Sequence[ChunkTime]) -> ChunkTime:
 def price(problem: Problem, layout: Layout) -> Estimate:
     """Everything that a layout is predicted to do. A layout that breaks a rule is priced as far as its numbers go.
 
-    feasible: no rule broken and no stage over its memory. MFU: model FLOPs B s (6 P + 12 L a d_h s), P all parameters that a token passes, both embeddings
-    included, attention in full, over the sum of the used GPUs' peaks in the workload's precision.
+    feasible: no rule broken and no stage over its memory. MFU: model FLOPs B s (6 P + 12 L a d_h s), P all parameters that a token passes, both
+    embeddings included, attention in full, over the sum of the used GPUs' peaks in the workload's precision.
     """
     shared = setting(problem)
     facts = parameter_counts(problem.model)
@@ -64,12 +64,15 @@ def price(problem: Problem, layout: Layout) -> Estimate:
     prices = [shared.machines[name].group.price_per_gpu_hour for name in by_group]
     price_per_hour = sum(n * p for n, p in zip(by_group.values(), prices, strict=True) if p is not None) if None not in prices else None
     if pipeline is None:
-        return Estimate(model=facts, feasible=False, fits_memory=risk != "over", risk=risk, step_time_s=None, tokens_per_s=None, tokens_per_s_per_gpu=None,
-                        model_tflops_per_gpu=None, mfu=None, memory=memory, time=None, confidence=confidence_of(shared, layout), reasons=reasons, gpus=gpus,
+        return Estimate(model=facts, feasible=False, fits_memory=risk != "over", risk=risk, step_time_s=None, tokens_per_s=None,
+                        tokens_per_s_per_gpu=None,
+                        model_tflops_per_gpu=None, mfu=None, memory=memory, time=None, confidence=confidence_of(shared, layout), reasons=reasons,
+                        gpus=gpus,
                         price_per_hour=price_per_hour)
     step = pipeline + after_drain(problem, layout)[0]
-    tokens = shared.workload.global_batch_size * shared.workload.seq_len / step
-    flops_s = model_flops(shared, facts) / step
+    sequences = layout.replicas * layout.micro_batches * layout.micro_batch_size
+    tokens = sequences * shared.workload.seq_len / step
+    flops_s = model_flops(shared, facts, sequences) / step
     return Estimate(model=facts, feasible=not reasons, fits_memory=risk != "over", risk=risk, step_time_s=step, tokens_per_s=tokens,
                     tokens_per_s_per_gpu=tokens / gpus, model_tflops_per_gpu=flops_s / gpus / 1e12, mfu=flops_s / peak_flops_s(shared, by_group),
                     memory=memory, time=time_parts(problem, layout, pipeline), confidence=confidence_of(shared, layout), reasons=reasons, gpus=gpus,

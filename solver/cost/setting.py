@@ -63,7 +63,8 @@ def _setting(key: Same[Problem]) -> Setting:
     if not isinstance(workload, TrainingWorkload):
         raise NotCovered(Fault(pointer="/workload/kind", message="serving is not priced by this version", legal="training"))
     if model.kind != "decoder":
-        raise NotCovered(Fault(pointer="/model/architecture/kind", message=f"models of kind {model.kind} are not priced by this version", legal="decoder"))
+        raise NotCovered(Fault(pointer="/model/architecture/kind", message=f"models of kind {model.kind} are not priced by this version",
+                               legal="decoder"))
     if workload.training != "full":
         raise NotCovered(Fault(pointer="/workload/training", message=f"{workload.training} training is not priced by this version", legal="full"))
     constants, layers = efficiency(), layer_classes(model)

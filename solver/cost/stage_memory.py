@@ -10,8 +10,10 @@ from solver.units import gib_from_bytes
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 FIXES = {
     "weights": "more tensor or pipeline parallelism, or ZeRO stage 3", "gradients": "ZeRO stage 2, bf16 gradients, or more pipeline stages",
-    "optimizer": "ZeRO stage 1 over more data ranks, or an optimizer with less state", "activations": "recompute, a smaller micro-batch, or sequence parallelism",
-    "logits": "vocabulary_parallel_loss with more tensor parallelism, or a smaller micro-batch", "buffers": "a smaller micro-batch, or a lighter recompute mode",
+    "optimizer": "ZeRO stage 1 over more data ranks, or an optimizer with less state",
+    "activations": "recompute, a smaller micro-batch, or sequence parallelism",
+    "logits": "vocabulary_parallel_loss with more tensor parallelism, or a smaller micro-batch",
+    "buffers": "a smaller micro-batch, or a lighter recompute mode",
 }
 
 
@@ -56,7 +58,8 @@ def memory_reasons(memory: Memory) -> tuple[Reason, ...]:
     for i, s in enumerate(memory.stages):
         if s.total_gib > s.capacity_gib:
             term = max(PARTS, key=lambda part: getattr(s, f"{part}_gib"))
+            over, alone = s.total_gib - s.capacity_gib, getattr(s, f"{term}_gib")
             reasons.append(Reason(code="memory.over", stage=i, fix=FIXES[term],
-                                  message=f"stage {i} needs {s.total_gib:.2f} GiB per GPU and has {s.capacity_gib:.2f} GiB: {s.total_gib - s.capacity_gib:.2f} GiB over; "
-                                          f"{term} alone take {getattr(s, f'{term}_gib'):.2f} GiB"))
+                                  message=f"stage {i} needs {s.total_gib:.2f} GiB per GPU and has {s.capacity_gib:.2f} GiB: {over:.2f} GiB over; "
+                                          f"{term} alone take {alone:.2f} GiB"))
     return tuple(reasons)

@@ -103,5 +103,6 @@ def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
     seconds = 0.0
     for name in spec.groups:
         tier = setting.problem.cluster.group(name).tiers[-1]
-        seconds = max(seconds, size / (bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * setting.constants.link_share(tier.name)) + 2.0 * seconds_from_us(tier.latency_us))
+        bandwidth = bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * setting.constants.link_share(tier.name)
+        seconds = max(seconds, size / bandwidth + 2.0 * seconds_from_us(tier.latency_us))
     return seconds

@@ -46,12 +46,15 @@ def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
     reductions = (layer_class.attention != "mlp_only") + (dense or shared or not share.sequence_parallel)
     seconds = reductions * all_reduce_s(path, size)
     if not dense and model.moe is not None and share.etp > 1:
-        seconds += all_reduce_s(path_of(share.etp, 1), share.tokens / share.tp * share.etp * model.moe.top_k * model.hidden_size * setting.activation_element)
+        seconds += all_reduce_s(path_of(share.etp, 1),
+                                share.tokens / share.tp * share.etp * model.moe.top_k * model.hidden_size * setting.activation_element)
     return seconds * setting.constants.communication.tensor_contention
 
 
-def context_s(setting: Setting, path_of: PathOf, share: Share, ulysses: int, attention_forward_s: float, attention_backward_s: float) -> tuple[float, float]:
-    """Exposed seconds (forward, backward) of context parallelism in one layer: Ulysses all-to-alls, and what the ring cannot hide behind attention."""
+def context_s(setting: Setting, path_of: PathOf, share: Share, ulysses: int, attention_forward_s: float, attention_backward_s: float) -> tuple[float,
+                                                                                                                                               float]:
+    """Exposed seconds (forward, backward) of context parallelism in one layer: Ulysses all-to-alls, and what the ring cannot hide behind
+    attention."""
     if share.cp == 1:
         return 0.0, 0.0
     model, element = setting.model, setting.activation_element
@@ -76,7 +79,8 @@ def _kv_heads_sent(model: Architecture, share: Share) -> float:
 
 
 def expert_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share, once_per_node: bool) -> float:
-    """Seconds of expert parallelism in one pass of one layer: dispatch and combine, two all-to-alls of T / t * top_k * h elements over ep ranks, exposed.
+    """Seconds of expert parallelism in one pass of one layer: dispatch and combine, two all-to-alls of T / t * top_k * h elements over ep ranks,
+    exposed.
 
     Together with backward: 4 (e - 1) / e * b s top_k h elements per layer. Dispatchers that send a token once per node spare the network the copies.
     Overlap with computation is not modelled: too much for stacks that overlap.

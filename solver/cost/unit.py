@@ -41,7 +41,8 @@ class PartCost:
     """One layer, the embedding, or the head (final norm, output layer, loss) on one GPU, per micro-batch.
 
     forward_s, backward_s in seconds (backward holds recompute and both gradients); weight_gradient_s is the share of backward_s that computes weight
-    gradients. `parts` splits forward_s + backward_s. Bytes are per GPU: weights, gradients and optimizer once; activation_bytes per micro-batch in flight.
+    gradients. `parts` splits forward_s + backward_s. Bytes are per GPU: weights, gradients and optimizer once; activation_bytes per micro-batch in
+    flight.
     """
 
     forward_s: float = 0.0

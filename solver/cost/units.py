@@ -1,5 +1,6 @@
 """Costs of a unit: the tables from which both `price` and the search compose stages."""
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 from solver.catalog.efficiency import Stack
@@ -20,8 +21,8 @@ UNITS_KEPT = 16_384
 def unit_costs(problem: Problem, spec: UnitSpec) -> UnitCosts:
     """What a stage of this unit spends per layer of each class, at its ends, in memory and after the drain; memoised per problem.
 
-    Several node groups: every part at its slowest member, capacity of the smallest. A maximum over layer classes (working sets) is taken over all classes
-    of the model, so that memory stays affine in the layers that a stage holds: too much where a stage holds only small ones.
+    Several node groups: every part at its slowest member, capacity of the smallest. A maximum over layer classes (working sets) is taken over all
+    classes of the model, so that memory stays affine in the layers that a stage holds: too much where a stage holds only small ones.
     """
     return _table(problem)(spec)
 
@@ -51,7 +52,15 @@ def _costs(shared: Setting, spec: UnitSpec) -> UnitCosts:
 
 
 def _slowest(costs: list[PartCost]) -> PartCost:
-    return max(costs, key=lambda c: c.forward_s + c.backward_s)
+    """The part at its slowest member, forward and backward each; waiting for the other members counts as computation. Memory likewise at its
+    largest."""
+    slowest = max(costs, key=lambda c: c.forward_s + c.backward_s)
+    if len(costs) == 1:
+        return slowest
+    forward, backward = max(c.forward_s for c in costs), max(c.backward_s for c in costs)
+    waiting = (forward - slowest.forward_s) + (backward - slowest.backward_s)
+    return replace(slowest, forward_s=forward, backward_s=backward, weight_gradient_s=max(c.weight_gradient_s for c in costs),
+                   parts=replace(slowest.parts, compute_s=slowest.parts.compute_s + waiting), activation_bytes=max(c.activation_bytes for c in costs))
 
 
 def _tied_holding(shared: Setting, spec: UnitSpec) -> Holding:
@@ -94,7 +103,8 @@ def _less(holding: Holding, other: Holding) -> Holding:
 
 
 def _buffers(shared: Setting, spec: UnitSpec, stack: Stack, share: Share) -> float:
-    """Largest short-lived memory over all layer classes: recompute working set, temporaries, and under ZeRO-3 the gathered layers with one gradient."""
+    """Largest short-lived memory over all layer classes: recompute working set, temporaries, and under ZeRO-3 the gathered layers with one
+    gradient."""
     largest = 0.0
     for cls in shared.classes:
         size = memory.activation_bytes(shared, cls, share, spec.recompute, stack.selective_memory).working
@@ -114,8 +124,8 @@ def _active_dimensions(spec: UnitSpec) -> int:
 def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_node: bool, virtual_stages: int) -> float:
     """Visible seconds of one micro-batch's activations over a stage boundary, one way.
 
-    b s h elements, less the split over dp and cp, and over t where the stack scatters (or sequence parallelism holds shards): the coarser of the two sides.
-    Several node groups: the slowest pair. With virtual stages transfers overlap compute, and only a share of them shows.
+    b s h elements, less the split over dp and cp, and over t where the stack scatters (or sequence parallelism holds shards): the coarser of the two
+    sides. Several node groups: the slowest pair. With virtual stages transfers overlap compute, and only a share of them shows.
     """
     shared = setting(problem)
     constants = shared.constants
@@ -124,7 +134,8 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     size = 0.0
     for side in (sender, receiver):
         scattered = stack.scatter_edges or side.sequence_parallel
-        size = max(size, tokens_elements * shared.activation_element * (1.0 if scattered else stack.edge_copies) / (side.dp * side.cp * (side.tp if scattered else 1)))
+        ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
+        size = max(size, tokens_elements * shared.activation_element * copies / (side.dp * side.cp * ranks))
     crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
     slowest = 0.0
     for one in sender.groups:

@@ -29,12 +29,14 @@ def problem(model: Architecture = SMALL, groups: tuple[NodeGroup, ...] | None = 
 
 
 def unit(**changes: Any) -> UnitSpec:
-    base = UnitSpec(groups=("g",), tp=1, cp=1, ulysses=1, dp=1, replicas=1, ep=1, etp=1, micro_batch_size=1, micro_batches=8, recompute="none", zero_stage=1,
+    base = UnitSpec(groups=("g",), tp=1, cp=1, ulysses=1, dp=1, replicas=1, ep=1, etp=1, micro_batch_size=1, micro_batches=8, recompute="none",
+                    zero_stage=1,
                     sequence_parallel=False, vocabulary_parallel_loss=True, framework=None)
     return replace(base, **changes)
 
 
-def layout(model: Architecture = SMALL, pp: int = 1, virtual_stages: int = 1, micro_batches: int = 8, stage: dict[str, Any] | None = None, **changes: Any) -> Layout:
+def layout(model: Architecture = SMALL, pp: int = 1, virtual_stages: int = 1, micro_batches: int = 8, stage: dict[str, Any] | None = None,
+           **changes: Any) -> Layout:
     """A layout of alike stages with layers spread in order."""
     per_chunk, extra = divmod(model.num_layers, pp * virtual_stages)
     sizes = [per_chunk + (i < extra) for i in range(pp * virtual_stages)]
@@ -42,7 +44,8 @@ def layout(model: Architecture = SMALL, pp: int = 1, virtual_stages: int = 1, mi
     ranges = [(start, start + size - 1) for start, size in zip(starts, sizes, strict=True)]
     body = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "etp": 1, "recompute": "none", "zero_stage": 1, "groups": ("g",), **(stage or {})}
     stages = tuple(StageLayout(layers=tuple(ranges[c * pp + j] for c in range(virtual_stages)), **body) for j in range(pp))
-    base: dict[str, Any] = {"replicas": 1, "micro_batch_size": 1, "schedule": "interleaved" if virtual_stages > 1 else "1f1b", "sequence_parallel": False,
+    base: dict[str, Any] = {"replicas": 1, "micro_batch_size": 1, "schedule": "interleaved" if virtual_stages > 1 else "1f1b",
+                            "sequence_parallel": False,
                             "ulysses": 1, "vocabulary_parallel_loss": True}
     return Layout(stages=stages, edges=tuple(Edge(same_node=True) for _ in range(pp)), micro_batches=micro_batches, virtual_stages=virtual_stages,
                   **{**base, **changes})
@@ -64,8 +67,10 @@ def architectures(draw: st.DrawFn) -> Architecture:
         mla = MLA(q_lora_rank=draw(st.sampled_from([None, 96])), kv_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64)
     windowed = draw(st.booleans())
     types = tuple(draw(st.lists(st.sampled_from(["full_attention", "sliding_attention"]), min_size=layers, max_size=layers))) if windowed else None
-    return Architecture(num_layers=layers, hidden_size=heads * width, ffn_hidden_size=draw(st.sampled_from([48, 1024, 4096])), gated_ffn=draw(st.booleans()),
-                        num_attention_heads=heads, num_kv_heads=kv, vocab_size=draw(st.sampled_from([100, 32_000, 128_256])), tied_embeddings=draw(st.booleans()),
+    return Architecture(num_layers=layers, hidden_size=heads * width, ffn_hidden_size=draw(st.sampled_from([48, 1024, 4096])),
+                        gated_ffn=draw(st.booleans()),
+                        num_attention_heads=heads, num_kv_heads=kv, vocab_size=draw(st.sampled_from([100, 32_000, 128_256])),
+                        tied_embeddings=draw(st.booleans()),
                         moe=moe, mla=mla, layer_types=types, sliding_window=64 if windowed else None, mtp_layers=draw(st.sampled_from([0, 0, 1])))
 
 
@@ -75,9 +80,11 @@ def problems(draw: st.DrawFn) -> Problem:
     group = node_group(gpu=draw(st.sampled_from(GPUS)), nodes=draw(st.sampled_from([1, 3, 64])), link=draw(st.sampled_from([16.0, 300.0, 900.0])),
                        network=draw(st.sampled_from([0.1, 25.0, 100.0])))
     return problem(draw(architectures()), (group,), seq_len=draw(st.sampled_from([16, 240, 4096, 131_072])), global_batch_size=48,
-                   precision=draw(st.sampled_from(["bf16", "fp16", "fp32", "fp8", "nvfp4"])), gradient_precision=draw(st.sampled_from(["fp32", "bf16"])),
+                   precision=draw(st.sampled_from(["bf16", "fp16", "fp32", "fp8", "nvfp4"])),
+                   gradient_precision=draw(st.sampled_from(["fp32", "bf16"])),
                    attention_kernel=draw(st.sampled_from(["auto", "flash_1", "flash_2", "flash_3", "unfused"])),
-                   norm_kernel=draw(st.sampled_from(["auto", "fused", "eager"])), optimizer=draw(st.sampled_from(["adam", "sgd", "adafactor", "muon", "adam8bit"])))
+                   norm_kernel=draw(st.sampled_from(["auto", "fused", "eager"])),
+                   optimizer=draw(st.sampled_from(["adam", "sgd", "adafactor", "muon", "adam8bit"])))
 
 
 @st.composite
@@ -92,4 +99,5 @@ def units(draw: st.DrawFn, of: Problem, frameworks: tuple[str | None, ...] = (No
     ep = draw(st.sampled_from([e for e in (1, 2, 4) if model.moe and model.moe.num_experts % e == 0 and (tp * cp * replicas) % e == 0] or [1]))
     return unit(tp=tp, cp=cp, ulysses=ulysses, replicas=replicas, ep=ep, micro_batch_size=draw(st.sampled_from([1, 2, 6])),
                 recompute=draw(st.sampled_from(["none", "selective", "partial", "full"])), zero_stage=draw(st.integers(0, 3)),
-                sequence_parallel=draw(st.booleans()), vocabulary_parallel_loss=draw(st.booleans()), framework=draw(st.sampled_from(list(frameworks))))
+                sequence_parallel=draw(st.booleans()), vocabulary_parallel_loss=draw(st.booleans()),
+                framework=draw(st.sampled_from(list(frameworks))))

@@ -21,7 +21,8 @@ def test_equal_interleaved_stages(p, v, m):
 
 
 @pytest.mark.parametrize(("schedule", "expected"), [
-    ("zb-h1", 3 * (F + B - W)), ("zb-h2", 3 * (F + B - 2 * W)), ("zb-v", 1.5 * (F + B - 2 * W)), ("v-half", 1.5 * (F + B + W)), ("v-min", 2 * (F + B + W))])
+    ("zb-h1", 3 * (F + B - W)), ("zb-h2", 3 * (F + B - 2 * W)), ("zb-v", 1.5 * (F + B - 2 * W)), ("v-half", 1.5 * (F + B + W)),
+    ("v-min", 2 * (F + B + W))])
 def test_previewed_schedules(schedule, expected):
     assert bubble_s(schedule, 4, F, B, W) == pytest.approx(expected)
     chunks = [(ChunkTime(forward_s=F, backward_s=B + W, weight_gradient_s=W),)] * 4

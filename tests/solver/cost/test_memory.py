@@ -29,7 +29,8 @@ def test_llama_8b_layer():
     assert gated_layer_bytes_published(**shape, fused=False) / 1e9 == pytest.approx(1.376, abs=6e-4)
 
 
-@pytest.mark.parametrize(("zero", "gradient", "expected"), [(0, 4.0, 18.0), (1, 4.0, 6 + 12 / 8), (1, 2.0, 4 + 12 / 8), (2, 2.0, 2 + 14 / 8), (3, 2.0, 16 / 8)])
+@pytest.mark.parametrize(("zero", "gradient", "expected"),
+                         [(0, 4.0, 18.0), (1, 4.0, 6 + 12 / 8), (1, 2.0, 4 + 12 / 8), (2, 2.0, 2 + 14 / 8), (3, 2.0, 16 / 8)])
 def test_state_bytes_by_zero_stage(zero, gradient, expected):
     assert state_bytes_per_parameter(zero, 8.0, gradient) == pytest.approx(expected)
 

@@ -11,7 +11,7 @@ from solver.cost.setting import setting
 from solver.cost.unit import PartCost, UnitCosts
 from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.model import Architecture
-from tests.solver.cost.problems import problem, problems, unit, units
+from tests.solver.cost.problems import GPUS, node_group, problem, problems, unit, units
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -126,19 +126,28 @@ def test_width_equals_a_smaller_micro_batch(data, given_problem, width):
 @given(data=st.data(), given_problem=problems())
 def test_more_of_anything_that_is_recomputed_is_kept_less(data, given_problem):
     spec = data.draw(units(given_problem))
-    kept = [[part.activation_bytes for part in unit_costs(given_problem, replace(spec, recompute=mode)).layers.values()] for mode in ("full", "partial", "none")]
+    kept = [[part.activation_bytes for part in unit_costs(given_problem, replace(spec, recompute=mode)).layers.values()] for mode in ("full",
+                                                                                                                                      "partial",
+                                                                                                                                      "none")]
     assert never_more(kept[0], kept[1]) or spec.tp > 1
     assert never_more(kept[1], kept[2])
 
 
-def test_several_groups_run_at_the_slowest_member():
-    from tests.solver.cost.problems import node_group
-
-    p = problem(groups=(node_group("a", "A100-SXM4-80GB"), node_group("h", "H100-SXM5-80GB")))
-    slow, fast, both = (unit_costs(p, unit(groups=g)) for g in (("a",), ("h",), ("a", "h")))
-    assert both.layers == slow.layers
-    assert sum(busy_s(fast)) < sum(busy_s(slow))
-    assert both.capacity_bytes == min(slow.capacity_bytes, fast.capacity_bytes)
+@quick
+@given(data=st.data(), given_problem=problems(), gpus=st.lists(st.sampled_from(GPUS), min_size=2, max_size=3, unique=True))
+def test_several_groups_run_at_the_slowest_member(data, given_problem, gpus):
+    groups = tuple(node_group(name, gpu) for name, gpu in zip("abc", gpus, strict=False))
+    of = problem(given_problem.model, groups, seq_len=given_problem.workload.seq_len, precision=given_problem.workload.precision)
+    spec = replace(data.draw(units(of)), zero_stage=1)
+    alone = [unit_costs(of, replace(spec, groups=(g.name,))) for g in groups]
+    both = unit_costs(of, replace(spec, groups=tuple(g.name for g in groups)))
+    slowest = [max(values) for values in zip(*(busy_s(one) for one in alone), strict=True)]
+    assert never_more(slowest, busy_s(both))
+    assert of.model.mtp_layers or busy_s(both) == slowest
+    assert sizes(both) == [max(values) for values in zip(*(sizes(one) for one in alone), strict=True)]
+    assert both.capacity_bytes == min(one.capacity_bytes for one in alone)
+    for part in (*both.layers.values(), both.embedding, both.head):
+        assert math.isclose(sum(numbers(asdict(part.parts))), part.forward_s + part.backward_s, rel_tol=1e-9)
 
 
 def test_tied_weights_are_held_once_where_first_is_last():
