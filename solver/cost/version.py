@@ -1,3 +1,12 @@
-"""The version of the formulas: part of every cache key and of every plan."""
+"""The version of formulas and constants: part of every cache key and of every plan."""
+import hashlib
+from importlib.resources import files
 
-COST_MODEL_VERSION = "1"
+FORMULAS = "1"                                             # raised by hand when a formula changes; constants change the rest
+
+
+def _constants_digest() -> str:
+    return hashlib.sha256(files("solver.catalog").joinpath("efficiency.toml").read_bytes()).hexdigest()[:10]
+
+
+COST_MODEL_VERSION: str = f"{FORMULAS}.{_constants_digest()}"
