@@ -143,6 +143,11 @@ class PlanTable:
                 return None
         return self.state(plan_id)
 
+    def pause(self, plan_id: str) -> None:
+        """Give a plan back that was stopped through no fault of its own; the attempt does not count."""
+        with self.engine.begin() as c:
+            c.execute(sa.update(PLANS).where(T.id == plan_id, T.status == "running").values(status="queued", attempts=T.attempts - 1))
+
     def beat(self, plan_id: str, progress: bytes | None) -> int:
         """Say that a plan is being worked on, store news, and learn how many still wait for it."""
         values: dict[str, Any] = {"heartbeat_ms": now_ms()}

@@ -5,9 +5,11 @@ from typing import Any
 import structlog
 from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowSerializationFormat
 
-from service.db.plans import PlanTable
+from service.db.plans import Finish, PlanTable
+from service.jobs.failures import bug
 from service.jobs.pool import SolverPool
 from service.jobs.port import Planner
+from service.jobs.render import json_bytes
 from service.jobs.work import Worker
 from service.settings import Settings
 
@@ -16,6 +18,7 @@ WORKFLOW = "solve_plan"
 QUEUE = "plans"
 WORKFLOW_VERSION = "1"                                      # of the steps below, not of the product: jobs of another version are left alone
 STOP_WAIT_S = 5.0
+GOING = ("PENDING", "ENQUEUED", "DELAYED")
 LOG = structlog.get_logger("shardwright.jobs")
 
 
@@ -33,9 +36,11 @@ class PlanQueue:
                               "serialization_type": WorkflowSerializationFormat.PORTABLE}, plan_id)
 
     def put_missing(self) -> None:
-        """Queue what was stored but not queued, because the service ended between the two."""
+        """Queue what was stored but not queued, because the service ended between the two; and fail what the queue has given up."""
         for plan_id in self._plans.unfinished_ids():
             self.put(plan_id)
+            if self._client.retrieve_workflow(plan_id).get_status().status not in GOING:
+                self._plans.finish(plan_id, Finish(status="failed", problem=json_bytes(bug(plan_id, "queue"))))
 
     def close(self) -> None:
         self._client.destroy()

@@ -37,9 +37,16 @@ class Worker:
     def run(self, plan_id: str) -> str:
         """Solve a plan and store how it ended; the status. Safe to repeat: a finished plan stays as it is."""
         log = LOG.bind(plan_id=plan_id)
+        with self.idle.job():
+            return self._guarded(plan_id, log)
+
+    def _guarded(self, plan_id: str, log: structlog.stdlib.BoundLogger) -> str:
         try:
-            with self.idle.job():
-                return self._run(plan_id, log)
+            return self._run(plan_id, log)
+        except Stopping:
+            self.plans.pause(plan_id)
+            log.info("plan put off until the next start")
+            raise
         except Exception:
             log.exception("job broke")
             self._store(plan_id, Finish(status="failed", problem=json_bytes(bug(plan_id, "bug"))))

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 class Server:
     """A service that can be started, killed and started again over the same data."""
 
-    def __init__(self, data_dir: Path, database_url: str | None) -> None:
-        self.data_dir, self.database_url = data_dir, database_url
+    def __init__(self, data_dir: Path, database_url: str | None, role: str = "all", executor_id: str = "crasher") -> None:
+        self.data_dir, self.database_url, self.role, self.executor_id = data_dir, database_url, role, executor_id
         self.diary = data_dir / "diary"
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -28,8 +28,10 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> httpx.Client:
-        settings = {"DATA_DIR": str(self.data_dir), "PORT": str(self.port), "WORKERS": "1", "QUEUE_POLL_S": "0.05", "EXECUTOR_ID": "crasher",
-                    "SHUTDOWN_GRACE_S": "1"} | ({"DATABASE_URL": self.database_url} if self.database_url else {})
+        settings = {"DATA_DIR": str(self.data_dir), "PORT": str(self.port), "WORKERS": "1", "QUEUE_POLL_S": "0.05",
+                    "ROLE": self.role, "EXECUTOR_ID": self.executor_id, "SHUTDOWN_GRACE_S": "1"}
+        if self.database_url:
+            settings["DATABASE_URL"] = self.database_url
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SHARDWRIGHT_")} | {f"SHARDWRIGHT_{k}": v for k, v in settings.items()}
         with (self.data_dir / "log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "tests.service.server", str(self.diary)], env=environment, cwd=ROOT, stderr=log)
@@ -45,7 +47,8 @@ class Server:
         raise AssertionError("the service did not start: " + (self.data_dir / "log").read_text()[-3000:])
 
     def end(self, how: int) -> None:
-        assert self.process is not None
+        if self.process is None or self.process.poll() is not None:
+            return
         self.process.send_signal(how)
         self.process.wait(20)
 
@@ -59,8 +62,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     new_database: Callable[[str], str] | None = request.getfixturevalue("new_database") if request.param == "postgresql" else None
     s = Server(tmp_path, new_database(f"crash_{os.getpid()}_{time.time_ns()}") if new_database else None)
     yield s
-    if s.process is not None and s.process.poll() is None:
-        s.end(signal.SIGKILL)
+    s.end(signal.SIGKILL)
 
 
 def gone(pid: int, within_s: float = 5.0) -> bool:
