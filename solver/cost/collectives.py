@@ -14,6 +14,7 @@ class Level:
     ranks: float
     latency_s: float
     bandwidth_bytes_s: float
+    network: bool = False                                  # between nodes, or between node groups
 
 
 Path = tuple[Level, ...]

@@ -36,7 +36,7 @@ def paths(constants: Efficiency, cluster: Cluster, groups: tuple[str, ...], size
         others = [between(constants, cluster, name, other, crossing=share * stride) for other in groups if other != name]
         slowest = min(others, key=lambda pair: pair[0])
         latency = max(pair[1] for pair in others)
-        outer = Level(ranks=across, latency_s=latency, bandwidth_bytes_s=slowest[0])
+        outer = Level(ranks=across, latency_s=latency, bandwidth_bytes_s=slowest[0], network=True)
         found.append((*path_in_group(constants, cluster.group(name), share, stride), outer))
     return tuple(found)
 
@@ -70,7 +70,7 @@ def nearest(constants: Efficiency, group: NodeGroup, near: bool) -> tuple[float,
 
 def _level(constants: Efficiency, tier: FabricTier, ranks: float) -> Level:
     bandwidth, latency = _speed(constants, tier)
-    return Level(ranks=ranks, latency_s=latency, bandwidth_bytes_s=bandwidth)
+    return Level(ranks=ranks, latency_s=latency, bandwidth_bytes_s=bandwidth, network=tier.name == "network")
 
 
 def _speed(constants: Efficiency, tier: FabricTier) -> tuple[float, float]:
