@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solver.search.bounds import SLACK, held, most_layers, stage_count_bound, sync_floor
+from solver.search.dominated import undominated
 from solver.search.prices import CostToGo, cost_to_go
 from solver.search.tables import Floats, Ints, Tables
 
+COLUMNS = ("layers", "kind", "used", "s", "z", "q", "parent", "count")
 CHUNK = 250_000                                            # elements of one expansion
 
 
@@ -57,23 +60,23 @@ class _Level:
     count: Ints                                            # layers of the newest stage
 
     def take(self, keep: Ints) -> "_Level":
-        return _Level(*(getattr(self, n)[keep] for n in ("layers", "kind", "used", "s", "z", "q", "parent", "count")))
+        return _Level(*(getattr(self, n)[keep] for n in COLUMNS))
 
 
-def run(t: Tables, cutoff: float, *, dominance: bool, max_labels: int, keep: int, max_stages: int | None = None, multiple: int = 1,
+def run(t: Tables, cutoff: float, *, dominance: bool, max_labels: int, keep: int, max_stages: int | None = None,
         go: CostToGo | None = None, stop: Callable[[], bool] = lambda: False) -> LabelRun:
     """All plans of a choice that may be faster than `cutoff` seconds (with `dominance`: at least the one of least bound), the `keep` best of them.
 
-    `go`: bounds on completions made for this or a later cut-off. `multiple`: layers of a stage must be a multiple of it. `max_labels` bounds a level's size; beyond it the best are kept and the run is not complete.
+    `go`: bounds on completions made for this or a later cut-off. `max_labels` bounds a level's size; beyond it the best are kept and the run is not complete.
     """
-    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, multiple, go)
+    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, go)
     return search.run(stop)
 
 
 class _Search:
-    def __init__(self, t: Tables, cutoff: float, dominance: bool, max_labels: int, keep: int, max_stages: int | None, multiple: int,
+    def __init__(self, t: Tables, cutoff: float, dominance: bool, max_labels: int, keep: int, max_stages: int | None,
                  go: CostToGo | None) -> None:
-        self.t, self.cutoff, self.dominance, self.max_labels, self.keep, self.multiple = t, cutoff, dominance, max_labels, keep, multiple
+        self.t, self.cutoff, self.dominance, self.max_labels, self.keep = t, cutoff, dominance, max_labels, keep
         self.most_stages = min(stage_count_bound(t), max_stages or t.layers)
         self.q0 = sync_floor(t)
         self.go = go if go is not None else cost_to_go(t, cutoff)
@@ -110,45 +113,56 @@ class _Search:
         return Found(bound=bound, stages=tuple(stages))
 
     def _expand(self, level: _Level, k: int) -> _Level:
-        limits = most_layers(self.t, k, self.cutoff - self.q0)
-        pairs = [(u, n) for u in range(self.t.num_kinds) for n in range(self.multiple, int(limits[u]) + 1, self.multiple)]
-        if not pairs:
+        """All stages that may stand before those of the level; pairs (kind, layers) in order of the capacity that they waste."""
+        limits = np.minimum(most_layers(self.t, k, self.cutoff - self.q0), self.go.limit)
+        kinds = undominated(self.t, k, limits)
+        if len(kinds) == 0:
             return level.take(np.zeros(0, np.int64))
-        kinds, counts = np.array(pairs, dtype=np.int64).T
-        parts = []
-        step = max(1, CHUNK // len(pairs))
-        for first in range(0, len(level.s), step):
-            parts.append(self._expand_rows(level, np.arange(first, min(first + step, len(level.s))), kinds, counts, k))
-        merged = _Level(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("layers", "kind", "used", "s", "z", "q", "parent", "count")))
+        widest = int(limits[kinds].max())
+        grid_kind, grid_count = np.repeat(kinds, widest), np.tile(np.arange(1, widest + 1), len(kinds))
+        inside = grid_count <= limits[grid_kind]
+        kind, count = grid_kind[inside], grid_count[inside]
+        rate, total = self.go.rates(k)
+        waste = self.t.gpus[kind] * rate[self.t.set_index[kind]] - count
+        order = np.argsort(waste, kind="stable")
+        kind, count, waste = kind[order], count[order], waste[order]
+        spare = total - level.used @ rate - (self.t.layers - level.layers)
+        each = np.searchsorted(waste, spare * (1 + SLACK) + 1e-6, side="right")
+        parts, first = [], 0
+        while first < len(level.s):
+            size = max(1, int(np.searchsorted(np.cumsum(each[first:]), CHUNK)))
+            rows = np.arange(first, min(first + size, len(level.s)))
+            row = np.repeat(rows, each[rows])
+            pair = np.arange(len(row)) - np.repeat(np.cumsum(each[rows]) - each[rows], each[rows])
+            parts.append(self._expand_rows(level, row, kind[pair], count[pair], k))
+            first += size
+        merged = _Level(*(np.concatenate([getattr(p, n) for p in parts]) for n in COLUMNS))
         return self._thin(merged, k)
 
-    def _expand_rows(self, level: _Level, rows: Ints, kinds: Ints, counts: Ints, k: int) -> _Level:
+    def _expand_rows(self, level: _Level, row: Ints, kind: Ints, count: Ints, k: int) -> _Level:
         t, r = self.t, self.t.resources
-        layers = level.layers[rows][:, None] + counts[None]                        # [rows, pairs]
-        used = level.used[rows][:, None, :] + np.zeros((len(r.sets), len(kinds)), np.int64).T[None]
-        used[:, np.arange(len(kinds)), t.set_index[kinds]] += t.gpus[kinds]
-        fits = (layers <= t.layers) & ((used @ r.inside.T.astype(np.int64)) <= r.capacity).all(axis=2)
+        upto = level.layers[row] + count
+        inside = upto <= t.layers
+        row, kind, count, upto = row[inside], kind[inside], count[inside], upto[inside]
+        used = level.used[row]
+        used[np.arange(len(row)), t.set_index[kind]] += t.gpus[kind]
+        fits = np.ones(len(row), dtype=bool)
+        for union, capacity in zip(r.inside, r.capacity, strict=True):
+            fits &= used[:, union].sum(axis=1) <= capacity
         if r.price_limit is not None:
-            fits &= (used * r.price).sum(axis=2) <= r.price_limit * (1 + SLACK)
-        i, j = np.nonzero(fits)
-        if len(i) == 0:
+            fits &= used @ r.price <= r.price_limit * (1 + SLACK)
+        row, kind, count, upto, used = row[fits], kind[fits], count[fits], upto[fits], used[fits]
+        if len(row) == 0:
             return level.take(np.zeros(0, np.int64))
-        row, kind, count, upto, used = rows[i], kinds[j], counts[j], layers[i, j], used[i, j]
         first = upto == t.layers
-        label = self._costs(level, row, kind, count, upto, first, k)
-        if label is None:
-            return level.take(np.zeros(0, np.int64))
-        s, z, q, ok = label
-        done = np.nonzero(ok & first)[0]
-        value = s[done] + z[done] + q[done]
-        for at in done[value < self.cutoff * (1 - SLACK)]:
+        s, z, q, ok = self._costs(level, row, kind, count, upto, first, k)
+        for at in np.nonzero(ok & first)[0]:
             self.plans.append((float(s[at] + z[at] + q[at]), k - 1, int(row[at]), int(kind[at]), int(count[at])))
-        ok &= ~first & (k < self.most_stages)
-        ok[ok] &= self.go.bound(upto[ok], used[ok], s[ok], z[ok], q[ok]) < self.cutoff * (1 - SLACK)
-        at = np.nonzero(ok)[0]
+        at = np.nonzero(ok & ~first)[0] if k < self.most_stages else np.zeros(0, np.int64)
+        at = at[self.go.bound(k + 1, upto[at], used[at], s[at], z[at], q[at]) < self.cutoff * (1 - SLACK)]
         return _Level(layers=upto[at], kind=kind[at], used=used[at], s=s[at], z=z[at], q=q[at], parent=row[at], count=count[at])
 
-    def _costs(self, level: _Level, row: Ints, kind: Ints, count: Ints, upto: Ints, first: np.ndarray, k: int) -> tuple[Floats, Floats, Floats, np.ndarray] | None:
+    def _costs(self, level: _Level, row: Ints, kind: Ints, count: Ints, upto: Ints, first: NDArray[np.bool_], k: int) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """New s, Z, Q, and which are legal in memory and below the cut-off."""
         t, m, before = self.t, self.t.micro_batches, upto - count
         last = k == 1
@@ -176,7 +190,7 @@ class _Search:
             level = level.take(self._undominated(level))
         if len(level.s) > self.max_labels:
             self.complete = False
-            value = self.go.bound(level.layers, level.used, level.s, level.z, level.q)
+            value = self.go.bound(k + 1, level.layers, level.used, level.s, level.z, level.q)
             level = level.take(np.sort(np.argpartition(value, self.max_labels)[:self.max_labels]))
         return level
 
