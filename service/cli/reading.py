@@ -69,7 +69,15 @@ def plan_of(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_plan(value: dict[str, Any]) -> Plan:
-    return _checked(value, Plan)
+    """The plan in an object, or every fault of it."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from service.api.faults import faults_of
+
+    try:
+        return TypeAdapter(Plan).validate_json(orjson.dumps(value))
+    except ValidationError as e:
+        raise InputError(*faults_of(e, value, Plan)) from e
 
 
 def _object(body: dict[str, Any], key: str) -> dict[str, Any]:

@@ -100,6 +100,13 @@ def test_bad_input_is_exit_code_2_with_every_fault(command: list[str], tmp_path:
         assert "/extra" in done.stderr and "/workload/seq_len" in done.stderr and "legal:" in done.stderr
 
 
+@pytest.mark.usefixtures("fake")
+def test_faults_of_a_plan_are_named(body: Path, tmp_path: Path) -> None:
+    done = _run("export", body, "--plan", _written(tmp_path, {"pipelines": [{"micro_batches": 0, "stages": []}]}, "plan.json"))
+    assert done.exit_code == 2
+    assert "/pipelines/0/micro_batches" in done.stderr
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"model": NaN}', "[" * 100_000])
 def test_files_that_hold_no_request_are_exit_code_2(text: str) -> None:
     done = _run("plan", "-", given=text)
