@@ -93,6 +93,6 @@ def expert_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
     size = share.tokens / share.tp * model.moe.top_k * model.hidden_size * setting.activation_element
     fan_out = model.moe.top_k if once_per_node else None
     reached = setting.constants.communication.expert_share
-    path = tuple(level if level.network else replace(level, bandwidth_bytes_s=level.bandwidth_bytes_s * reached) for level in path_of(share.ep,
-                                                                                                                                      share.etp))
+    path = tuple(level if level.network else replace(level, bandwidth_bytes_s=level.bandwidth_bytes_s * reached)
+                 for level in path_of(share.ep, share.etp))
     return 2.0 * all_to_all_s(path, size, fan_out)
