@@ -8,8 +8,7 @@ from solver.domain.estimate import Reason
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.domain.workload import TrainingWorkload
-from solver.exporters.megatron.hosts import arrangement
-from solver.exporters.megatron.reasons import CONSTRAIN, broken
+from solver.exporters.megatron.reasons import broken
 from solver.exporters.ranks import rank_places
 
 Rule = Callable[[Problem, Plan], Iterator[Reason]]
@@ -102,9 +101,6 @@ def _devices(problem: Problem, plan: Plan) -> Iterator[Reason]:
         if owner.setdefault(place.host, (place.node_group, place.node)) != (place.node_group, place.node):
             yield broken("host_names", f"two nodes have the host name {place.host!r}", "a name of its own for every node")
             return
-    if arrangement(problem, plan) is None:
-        yield broken("rank_order", "a node holds ranks that are not consecutive, and torchrun gives each node consecutive ranks",
-                     "nodes that hold GPUs of one stage each, or whole pipelines without cp and ep; " + CONSTRAIN)
 
 
 def instances(plan: Plan) -> int:

@@ -10,7 +10,7 @@ _TEXT = """Launch files for Megatron-LM
 Written for {version}.
 
 Files
-  launch.sh    run on every host; finds its node rank in its own table and starts torchrun with static rendezvous
+  launch.sh    run on every host; finds its row in its own table and starts its processes with the ranks of the plan
   hosts.txt    the hosts in node rank order, for pdsh, mpirun or a scheduler
   ranks.json   every rank: host, GPU, stage, coordinates, layers
 
@@ -50,7 +50,9 @@ def _notes(problem: Problem, arranged: Arrangement) -> Iterator[str]:
         yield (f"The cluster names no hosts in {', '.join(unnamed)}: {unnamed[0]}-0 and so on are placeholders. "
                "Replace them in launch.sh and hosts.txt.")
     sizes = sorted({len(h.gpus) for h in arranged.hosts})
-    if len(sizes) > 1:
+    if not arranged.consecutive:
+        yield "Some hosts hold ranks that are not consecutive, which torchrun cannot express: launch.sh starts every process with its own rank."
+    elif len(sizes) > 1:
         yield (f"Hosts run {' and '.join(map(str, sizes))} processes. torchrun sums them up with static rendezvous; "
                "schedulers that assume equal counts need one task per host.")
     if arranged.pipelines_first:

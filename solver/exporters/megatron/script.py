@@ -57,11 +57,12 @@ export CUDA_VISIBLE_DEVICES=${gpus[node_rank]}
 export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}
 
 """
-_RUN = r"""
+_DATA = r"""
 if (( $# > 0 )); then
     data=("$@")
 fi
-
+"""
+_TORCHRUN = r"""
 exec torchrun \
     --rdzv-backend static \
     --nnodes "${#hosts[@]}" \
@@ -75,12 +76,29 @@ exec torchrun \
     "${step[@]}" \
     "${data[@]}"
 """
+_ONE_BY_ONE = r"""
+# This host's ranks are not consecutive, which torchrun cannot express: every process is started with its own rank. One that fails ends the others.
+IFS=, read -r -a local_ranks <<< "${ranks[node_rank]}"
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=@WORLD@ LOCAL_WORLD_SIZE=${#local_gpus[@]}
+trap 'kill 0' INT TERM
+for i in "${!local_ranks[@]}"; do
+    RANK=${local_ranks[i]} LOCAL_RANK=$i python "$MEGATRON_DIR/pretrain_gpt.py" "${model[@]}" "${parallel[@]}" "${step[@]}" "${data[@]}" &
+done
+for i in "${!local_ranks[@]}"; do
+    if ! wait -n; then
+        # shellcheck disable=SC2046 # one argument per process
+        kill $(jobs -p) 2>/dev/null || true
+        printf 'A process of this host failed.\n' >&2
+        exit 1
+    fi
+done
+"""
 
 
 def files(problem: Problem, plan: Plan) -> tuple[ExportedFile, ...]:
     """The export of a plan that `reasons_against` has nothing against."""
     arranged, work = arrangement(problem, plan), problem.workload
-    if arranged is None or not isinstance(work, TrainingWorkload):
+    if not isinstance(work, TrainingWorkload):
         raise ExportError("Megatron-LM cannot run this plan: ask reasons_against first")
     return (
         ExportedFile(name="launch.sh", media_type="text/x-shellscript", text=_launch(problem, plan, work, arranged)),
@@ -95,7 +113,11 @@ def _launch(problem: Problem, plan: Plan, work: TrainingWorkload, arranged: Arra
     groups = {"model": model_flags(problem.model, work.seq_len) + expert_flags(problem.model),
               "parallel": parallel_flags(problem, plan, arranged.pipelines_first), "step": step_flags(work, plan), "data": mock_flags(problem.model)}
     table = _array("hosts", [(h.name,) for h in arranged.hosts]) + _array("gpus", [(",".join(map(str, h.gpus)),) for h in arranged.hosts])
-    return head + _TABLE.lstrip("\n") + table + _LOOKUP + "\n".join(_array(name, flags) for name, flags in groups.items()) + _RUN
+    run = _TORCHRUN
+    if not arranged.consecutive:
+        table += _array("ranks", [(",".join(map(str, h.ranks)),) for h in arranged.hosts])
+        run = _ONE_BY_ONE.replace("@WORLD@", str(len(arranged.places)))
+    return head + _TABLE.lstrip("\n") + table + _LOOKUP + "\n".join(_array(name, flags) for name, flags in groups.items()) + _DATA + run
 
 
 def _array(name: str, rows: list[Flag]) -> str:

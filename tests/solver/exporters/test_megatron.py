@@ -47,8 +47,14 @@ def _context() -> tuple[Problem, Plan]:
     return of, uniform(of, Strategy(tp=2, cp=4, dp=4, ulysses=2, shard_group=8, zero_stage=1))
 
 
+def _scattered() -> tuple[Problem, Plan]:
+    of, plan = _two(tp=2, cp=2)
+    return of, _swapped(plan)
+
+
 CASES: dict[str, Callable[[], tuple[Problem, Plan]]] = {
-    "uneven-mixed": _uneven_mixed, "interleaved": _interleaved, "uneven-interleaved": _uneven_interleaved, "experts": _experts, "context": _context}
+    "uneven-mixed": _uneven_mixed, "interleaved": _interleaved, "uneven-interleaved": _uneven_interleaved, "experts": _experts, "context": _context,
+    "scattered": _scattered}
 
 
 def _files(of: Problem, plan: Plan) -> dict[str, str]:
@@ -178,6 +184,29 @@ def test_whole_pipelines_on_nodes_use_the_other_rank_order() -> None:
     assert all(row["rank"] == row["tp"] + 4 * (row["stage"] + 2 * row["dp"]) for row in table["ranks"])
 
 
+def test_scattered_ranks_are_started_one_by_one(tmp_path: Path, shell_faults: Callable[[Path], str]) -> None:
+    files = _files(*_scattered())
+    ranks = json.loads(files["ranks.json"])["ranks"]
+    (tmp_path / "python").write_text('#!/bin/bash\necho "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $CUDA_VISIBLE_DEVICES" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    done = _dry_run(files["launch.sh"], tmp_path, HOST_NAME="fast-0")
+    assert done.returncode == 0, done.stderr
+    started = sorted(line.split()[:6] for line in done.stdout.splitlines())
+    here = [r for r in ranks if r["host"] == "fast-0"]
+    gpus = ",".join(str(r["gpu"]) for r in here)
+    assert started == sorted([str(r["rank"]), str(r["local_rank"]), str(len(ranks)), str(len(here)), ranks[0]["host"], gpus] for r in here)
+    assert [r["rank"] for r in here] != list(range(here[0]["rank"], here[0]["rank"] + len(here)))
+    assert shell_faults(tmp_path / "launch.sh") == ""
+
+
+def test_one_failed_process_ends_the_others(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text('#!/bin/bash\nif [[ $LOCAL_RANK == 1 ]]; then exit 3; fi\nexec sleep 60\n')
+    (tmp_path / "python").chmod(0o755)
+    done = _dry_run(_files(*_scattered())["launch.sh"], tmp_path, NODE_RANK="0")
+    assert done.returncode == 1
+    assert "failed" in done.stderr
+
+
 def test_unequal_hosts_are_noted() -> None:
     of = problem()
     plan = uneven(of, [20, 20])
@@ -257,7 +286,6 @@ def _refusals() -> dict[str, tuple[str, Problem, Plan]]:
         "GPU count": ("devices", of, _changed(plan, 0, 0, devices=plan.pipelines[0].stages[0].devices * 2)),
         "a GPU twice": ("devices", of, _changed(plan, 0, 0, devices=plan.pipelines[0].stages[1].devices)),
         "one name for two nodes": ("host_names", problem(None, group("fast", 2, hostnames=("a", "a"))), plan),
-        "scattered ranks": ("rank_order", of, _swapped(_two(tp=2, cp=2)[1])),
         "encoder-decoder": ("model", problem(dense(kind="encoder_decoder")), plan),
         "linear attention": ("model", problem(dense(layer_types=("linear_attention",) * 40)), plan),
         "norms": ("model", problem(dense(norms_per_layer=4)), plan),
