@@ -10,10 +10,13 @@ The recurrence of 1F1B is a longest path; each of these is the length of one pat
 so T >= S + z_k for z_k the largest of the three terms behind S. The last is exact for stages that are nearly balanced.
 GPipe: T = S + (m - 1) (max F + max B) >= S + (m - 1) max x.
 """
+from collections.abc import Callable
+
 import numpy as np
 
 from solver.search.tables import Floats, Ints, Tables
 
+BISECTIONS = 14                                            # to within a few parts in 10^5; the bound is the lower end
 SLACK = 1e-9                                               # relative; float sums in another order must not cut an optimum
 
 
@@ -69,6 +72,61 @@ def quick_bound(t: Tables) -> float:
         value += (coefficient * ends[0]).min(axis=1) + (coefficient * ends[1]).min(axis=1)
         best = max(best, float(value.max()))
     return (best + sync_floor(t)) * (1.0 - SLACK)
+
+
+def flat_bound(t: Tables, cutoff: float, max_stages: int | None = None) -> float:
+    """A lower bound on plans without virtual stages of kinds that use equally many GPUs, with memory and whole layers; infinite where none is below `cutoff`.
+
+    From T >= S + z_k + sync a stage at position k holds at most floor((T - S_min - sync_min) / (((m - 1) - φ (min(m, k) - 1)) τ)) layers, and no more than its memory:
+    where the best stages that the GPUs allow do not reach L, no plan is as fast as T. φ is the largest share of a stage's time that is forward.
+    """
+    m, layers = t.micro_batches, np.diff(t.time, axis=1)
+    tau, most = layers.min(axis=1), min(stage_count_bound(t), max_stages or t.layers)
+    if most < 1:
+        return float("inf")
+    position = np.arange(1, most + 1)
+    flight = np.full(most, m) if t.schedule == "gpipe" else np.minimum(m, position)
+    phi = 0.0 if t.schedule == "gpipe" else float(np.max(np.diff(t.forward, axis=1) / np.maximum(layers, 1e-300)))
+    weight = (m - 1) - phi * (np.minimum(m, position) - 1)
+    static, activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
+    memory = np.floor((t.capacity - t.buffers)[:, None] / np.maximum(static[:, None] + activation[:, None] * flight, 1e-300) * (1 + SLACK))
+    fixed = float(layers.min(axis=0).sum() + t.embedding_time.min() + max(0.0, t.head_time.min() - t.shared_time.max())) + sync_floor(t)
+
+    def holds(time_s: float) -> bool:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            load = np.where(weight > 0, (time_s - fixed) / np.maximum(weight * tau[:, None], 1e-300), np.inf)
+        return time_s >= fixed * (1 - SLACK) and reach(t, np.floor(np.minimum(memory, load) * (1 + SLACK) + SLACK), most) >= t.layers
+
+    return least_time(holds, fixed, cutoff)
+
+
+def reach(t: Tables, caps: Floats, stages: int) -> float:
+    """Most layers in `stages` stages with caps [K, positions]: per set of node groups its best positions, as many as it has GPUs for; optimistic."""
+    r, best = t.resources, []
+    for index in range(len(r.sets)):
+        members = t.set_index == index
+        room = int(r.capacity[r.inside[:, index]].min() // t.gpus[members].min())
+        best.append(np.sort(np.maximum(caps[members].max(axis=0), 0.0))[::-1][:min(room, stages)])
+    return float(np.sort(np.concatenate(best))[::-1][:stages].sum())
+
+
+def least_time(holds: Callable[[float], bool], floor_s: float, cutoff: float) -> float:
+    """Least T with `holds`, which is monotone in T, from below: never more than the truth. Infinite where not even the cut-off holds."""
+    low = max(floor_s * (1 - SLACK), 1e-12)
+    if low >= cutoff or not holds(cutoff):
+        return float("inf")
+    if holds(low):
+        return low * (1 - SLACK)
+    high = low
+    while high < cutoff:
+        high *= 2
+        if holds(high):
+            break
+        low = high
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low * (1 - SLACK)
 
 
 def stage_count_bound(t: Tables) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.search.bounds import quick_bound
+from solver.search.bounds import flat_bound, quick_bound
 from solver.search.probes import Probe, alike_bound, family_bound, free_bound, probe
 from solver.search.rounds import round_bounds
 from solver.search.space import Choice, Space
@@ -60,6 +60,7 @@ class Frontier:
         self.gpus = np.array([float(space.gpus[g.name]) for g in space.groups])
         self._heap: list[tuple[float, int, Node]] = []
         self._made = 0
+        self._probes: dict[tuple[Context, int, bool], Probe] = {}
         self.candidates, self.pruned = 0, 0
         for cp, ulysses in space.contexts():
             for ep, etp in space.experts():
@@ -106,7 +107,10 @@ class Frontier:
     def _probe(self, context: Context, micro_batch_size: int, fastest: bool = False) -> Probe:
         """`fastest`: the recompute mode that computes least, alone."""
         modes = self.space.recompute_modes()
-        return probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size, modes[:1] if fastest else modes)
+        key = (context, micro_batch_size, fastest)
+        if key not in self._probes:
+            self._probes[key] = probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size, modes[:1] if fastest else modes)
+        return self._probes[key]
 
     def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """τ(b) / b does not grow with b (larger GEMMs are no less efficient, latencies are shared), so the largest size bounds the others, and widths too."""
@@ -148,7 +152,7 @@ class Frontier:
                 continue
             if name is not None and self.space.needs_alike(node.choice, node.tp):
                 flat = replace(choice, schedule=name)
-                yield quick_bound(self.factory.tables(flat, kinds)), flat
+                yield flat_bound(self.factory.tables(flat, kinds), cutoff, self.space.constraints.max_pp), flat
             counts = list(self.space.rounds(node.choice, alike))
             if counts:
                 tables = self.factory.tables(replace(choice, schedule="interleaved", virtual_stages=2), kinds)

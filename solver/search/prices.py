@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.search.bounds import SLACK, held, most_layers, stage_count_bound, sync_floor
+from solver.search.bounds import SLACK, layer_floor, most_layers, stage_count_bound, sync_floor
 from solver.search.tables import Floats, Ints, Tables
 
 PRICE_SCALES = (0.0, 1.0)
@@ -46,8 +46,8 @@ class CostToGo:
         return np.where((total - used @ rate) * (1 + SLACK) + 1e-6 < self.layers - placed, np.inf, value)
 
 
-def cost_to_go(t: Tables, cutoff: float) -> CostToGo:
-    """Bounds on completions of plans below `cutoff` seconds."""
+def cost_to_go(t: Tables, cutoff: float, scales: tuple[float, ...] = PRICE_SCALES) -> CostToGo:
+    """Bounds on completions of plans below `cutoff` seconds, with one price vector per scale; without any, the floor of the layers left alone."""
     r, m = t.resources, t.micro_batches
     last = stage_count_bound(t)
     phi = float(np.max(np.diff(t.forward, axis=1) / np.maximum(np.diff(t.time, axis=1), 1e-300)))
@@ -59,9 +59,9 @@ def cost_to_go(t: Tables, cutoff: float) -> CostToGo:
     limits = np.stack([np.minimum(most_layers(t, k, cutoff - sync_floor(t)), by_time) for k in range(1, positions + 1)])     # [positions, K]
     per_gpu = limits / t.gpus
     by_group = np.stack([np.where(r.members[t.set_index], row[:, None], 0.0).max(axis=0) for row in per_gpu])                # [positions, G]
-    prices = _prices(t)
+    prices = _prices(t, scales)
     members = np.where(r.members[None], prices[:, None, :], np.inf).min(axis=2)                                             # [J, sets]
-    values = np.stack([_priced(t, members[j][t.set_index] * t.gpus, limits) for j in range(len(prices))])
+    values = np.stack([_priced(t, members[j][t.set_index] * t.gpus, limits) for j in range(len(prices))]) if scales else layer_floor(t)[None, None]
     # a used GPU of set S came from some group of S: what it gives back is at least the least price, so the bound is never overstated
     return CostToGo(values=values, left=prices @ r.group_gpus, used_price=members, z_floor=_z_floor(t, steady), limit=by_time,
                     rate=np.stack([np.where(r.members, row[None], np.inf).min(axis=1) for row in by_group]), total=by_group @ r.group_gpus, layers=t.layers)
@@ -80,14 +80,14 @@ def _layers_in(t: Tables, seconds: float) -> Ints:
     return np.clip(np.floor(seconds / np.maximum(per_layer, 1e-300) * (1 + SLACK) + SLACK), 0, t.layers).astype(np.int64)
 
 
-def _prices(t: Tables) -> Floats:
+def _prices(t: Tables, scales: tuple[float, ...]) -> Floats:
     """[J, G] a few price vectors: none, and multiples of what a GPU of each group saves at the balanced load."""
     r = t.resources
     per_gpu = np.diff(t.time, axis=1).mean(axis=1) * t.gpus
     speed = np.array([1.0 / per_gpu[r.members[t.set_index, g]].min() if r.members[t.set_index, g].any() else 0.0 for g in range(len(r.group_gpus))])
     base = speed / max(float(speed @ r.group_gpus), 1e-300)
     stage = float(np.diff(t.time, axis=1).min(axis=0).sum())
-    return np.vstack([base * stage * scale for scale in PRICE_SCALES])
+    return np.vstack([base * stage * scale for scale in scales or (0.0,)])
 
 
 def _priced(t: Tables, fee: Floats, limits: Ints) -> Floats:

@@ -5,7 +5,6 @@ activations, and the fewest micro-batches in flight that any schedule holds, min
 cap(k, T) = max over recompute modes of min(layers in memory, floor(T / (m τ))) layers; where the caps of all stages that the GPUs allow sum to less than L, no plan is
 as fast as T. The least T that passes, found by bisection, is the bound.
 """
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 
 from solver.domain.degrees import Recompute
 from solver.domain.placement import tensor_groups_available
-from solver.search.bounds import SLACK
+from solver.search.bounds import SLACK, least_time
 from solver.search.space import Space
 from solver.search.tables import TableFactory
 
 Floats = NDArray[np.float64]
-BISECTIONS = 14                                            # to within a few parts in 10^5; the bound is the lower end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,22 +96,3 @@ def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches:
 
     fill = float(p.total_s.min())
     return max(least_time(holds, m * float(p.tau.min()), cutoff), fill)
-
-
-def least_time(holds: Callable[[float], bool], floor_s: float, cutoff: float) -> float:
-    """Least T with `holds`, which is monotone in T, from below: never more than the truth. Infinite where not even the cut-off holds."""
-    low = max(floor_s * (1 - SLACK), 1e-12)
-    if low >= cutoff or not holds(cutoff):
-        return float("inf")
-    if holds(low):
-        return low * (1 - SLACK)
-    high = low
-    while high < cutoff:
-        high *= 2
-        if holds(high):
-            break
-        low = high
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return low * (1 - SLACK)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.search.bounds import SLACK
-from solver.search.probes import least_time
+from solver.search.bounds import SLACK, least_time, reach
 from solver.search.labels import Found, LabelRun, StagePick
 from solver.search.tables import Floats, Ints, Tables
 from solver.simulate.orders import in_flight
@@ -60,6 +59,7 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
     tau = layers.min(axis=1)
     static, activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
     sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2)).max(axis=1).min()
+    possible = sum(int(t.resources.capacity[t.resources.inside[:, i]].min() // t.gpus[t.set_index == i].min()) for i in range(len(t.resources.sets)))
     found: list[float] = []
     for stages, v in counts:
         flight = np.array([in_flight("interleaved", i, stages, t.micro_batches, v) for i in range(stages)])
@@ -69,21 +69,10 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
 
         def holds(time_s: float, memory: Floats = memory, fill: float = fill, v: int = v, stages: int = stages) -> bool:
             load = np.floor((time_s - fill) / (t.micro_batches * tau) * (1 + SLACK) + SLACK)
-            return _reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
+            return possible >= stages and reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
 
         found.append(least_time(holds, t.micro_batches * v * float(tau.min()) + fill, cutoff))
     return found
-
-
-def _reach(t: Tables, caps: Floats, stages: int) -> float:
-    """Most layers of `stages` stages with caps [K, p]: per set of node groups its best positions, as many as it has GPUs for; optimistic."""
-    r, best = t.resources, []
-    for index in range(len(r.sets)):
-        members = t.set_index == index
-        room = int(r.capacity[r.inside[:, index]].min() // t.gpus[members].min())
-        best.append(np.sort(np.maximum(caps[members].max(axis=0), 0.0))[::-1][:min(room, stages)])
-    merged = np.sort(np.concatenate(best))[::-1][:stages]
-    return float(merged.sum()) if len(merged) == stages else 0.0
 
 
 @dataclass(slots=True)

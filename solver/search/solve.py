@@ -59,10 +59,12 @@ class Solver:
             return self._by_cp_sat(choice, t)
         if self.incumbents.best is None and not self._first(choice, t):
             return float("inf")
-        go = cost_to_go(t, self._cutoff())
-        if go.root(t) >= self._cutoff():
+        go = cost_to_go(t, self._cutoff(), scales=())
+        first = self._run(t, go, dominance=True, most=self.limits.beam_labels)
+        self._price(choice, t, first)
+        if first.bound >= self._cutoff() * (1 - SLACK):
             return float("inf")
-        self._price(choice, t, self._run(t, go, dominance=True, most=self.limits.beam_labels))
+        go = cost_to_go(t, self._cutoff())
         exact = self._run(t, go, dominance=True, most=self.limits.label_limit)
         self._price(choice, t, exact)
         if exact.bound >= self._cutoff() * (1 - SLACK):
