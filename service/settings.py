@@ -46,7 +46,7 @@ class Settings(BaseSettings):
     allowed_hosts: Names = Field(
         (), description="Comma-separated Host header values to accept besides HOST and the loopback names; `*` accepts any.")
     allowed_origins: Names = Field((), description="Comma-separated origins (scheme://host:port) of other sites whose pages may send requests.")
-    max_body_bytes: int = Field(4 * 2**20, ge=1024, le=2**30, description="Largest request body accepted, in bytes.")
+    max_body_bytes: int = Field(8 * 2**20, ge=1024, le=2**30, description="Largest request body accepted, in bytes.")
     body_timeout_s: float = Field(30.0, gt=0, le=3600, description="Longest time that the body of a request may take to arrive.")
     default_wait_s: float = Field(10.0, ge=0, le=600, description="How long POST /v1/plans waits for the answer when the client does not say.")
     max_wait_s: float = Field(60.0, ge=0, le=600, description="Longest wait that a client may ask for.")

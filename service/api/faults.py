@@ -11,6 +11,7 @@ from service.api.strict_json import escape
 from solver.errors import Fault, InputError
 
 MAX_FAULTS = 100
+MAX_COMPLAINTS = 2000                                      # looked at: one fault can be several complaints, and a hostile body a million
 WRONG_TYPE = ("dataclass_type", "dataclass_exact_type", "string_type", "int_type", "float_type", "bool_type", "tuple_type", "dict_type",
               "literal_error", "int_from_float", "list_type", "none_required")
 
@@ -32,7 +33,7 @@ class _Place:
 
 def faults_of(error: ValidationError, body: Any, root: Any) -> tuple[Fault, ...]:
     """Every fault that pydantic found in `body`, as read into the type `root`."""
-    found = [(e, _place(e["loc"], e["type"], body, root)) for e in error.errors(include_url=False)]
+    found = [(e, _place(e["loc"], e["type"], body, root)) for e in error.errors(include_url=False, include_input=False)[:MAX_COMPLAINTS]]
     faults: dict[tuple[str, str], Fault] = {}
     for e, place in _likely(found):
         for fault in _faults(e, place):

@@ -8,6 +8,7 @@ from typing import Any
 from solver.errors import Fault
 
 MAX_DEPTH = 48
+MAX_CONTAINERS = 1_000_000
 MAX_INTEGER = 2**63 - 1
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]')
 _BAD_NUMBER = object()
@@ -35,6 +36,8 @@ def parse(body: bytes) -> Any:
         text = body.decode("utf-8")
     except UnicodeDecodeError as e:
         raise MalformedJson(Fault(pointer="", message=f"byte {e.start} is not valid UTF-8", legal="JSON in UTF-8")) from e
+    if (containers := body.count(b"{") + body.count(b"[")) > MAX_CONTAINERS:
+        raise MalformedJson(Fault(pointer="", message=f"{containers} objects and arrays are too many", legal=f"at most {MAX_CONTAINERS}"))
     suspects: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def parse(body: bytes) -> Any:
         raise MalformedJson(_too_deep()) from None
     except json.JSONDecodeError as e:
         raise MalformedJson(Fault(pointer="", message=f"not valid JSON at line {e.lineno}, column {e.colno}: {e.msg}", legal="a JSON object")) from e
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
+    if containers > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise MalformedJson(_too_deep())
     if suspects:
         raise MalformedJson(*_faults(value, ""))
