@@ -11,6 +11,7 @@ MAX_DEPTH = 48
 MAX_CONTAINERS = 1_000_000
 MAX_INTEGER = 2**63 - 1
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]')
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _BAD_NUMBER = object()
 
 
@@ -39,6 +40,9 @@ def parse(body: bytes) -> Any:
     if (containers := body.count(b"{") + body.count(b"[")) > MAX_CONTAINERS:
         raise MalformedJson(Fault(pointer="", message=f"{containers} objects and arrays are too many", legal=f"at most {MAX_CONTAINERS}"))
     suspects: list[str] = []
+
+    if SURROGATE.search(body):
+        suspects.append("surrogate")
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
@@ -74,8 +78,8 @@ def parse(body: bytes) -> Any:
         raise MalformedJson(Fault(pointer="", message=f"not valid JSON at line {e.lineno}, column {e.colno}: {e.msg}", legal="a JSON object")) from e
     if containers > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise MalformedJson(_too_deep())
-    if suspects:
-        raise MalformedJson(*_faults(value, ""))
+    if suspects and (faults := _faults(value, "")):         # a surrogate may be half of a whole pair
+        raise MalformedJson(*faults)
     return value
 
 
@@ -105,12 +109,24 @@ def _faults(value: Any, pointer: str) -> list[Fault]:
     if isinstance(value, _Doubled):
         found.append(Fault(pointer=f"{pointer}/{escape(value.key)}", message=f"the key {value.key[:80]!r} stands more than once in its object",
                            legal="each key once"))
+    if isinstance(value, str) and not _whole(value):
+        return [Fault(pointer=pointer, message="holds half of a surrogate pair", legal="whole characters")]
+    if isinstance(value, dict) and any(not _whole(key) for key in value):
+        return [Fault(pointer=pointer, message="a key holds half of a surrogate pair", legal="whole characters")]
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
         if len(found) >= 20:
             break
         found += _faults(child, f"{pointer}/{escape(str(key))}")
     return found
+
+
+def _whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def escape(key: str) -> str:

@@ -54,7 +54,7 @@ class Submitter:
         cache_key = self._cache_key(request, problem, versions)
         flight = hashlib.sha256(f"{owner} {cache_key} {limit_s!r}".encode()).hexdigest()
         new = NewPlan(owner=owner, cache_key=cache_key, request_key=request_key, flight=None if fresh else flight, time_limit_s=limit_s,
-                      model_name=problem.model.name, cluster_name=problem.cluster.name, versions=versions, request=body)
+                      model_name=problem.model.name.replace("\0", "\ufffd"), cluster_name=problem.cluster.name, versions=versions, request=body)
         for _ in range(ATTACH_TRIES):                       # a plan may finish, or be given up, between two of these steps
             if not fresh:
                 if hit := self.plans.cached(owner, "cache_key", cache_key, limit_s):

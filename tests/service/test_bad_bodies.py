@@ -120,6 +120,8 @@ RAW: list[tuple[str, bytes, int, str | None, str]] = [
     ("twenty digits", b'{"model": {"hf_config": {"hidden_size": 99999999999999999999}}}', 400, "/model/hf_config/hidden_size", "integers from"),
     ("not UTF-8", b'{"model": "\xff\xfe"}', 400, "", "UTF-8"),
     ("UTF-16", json.dumps(plan_body()).encode("utf-16"), 400, "", "UTF-8"),
+    ("half a character", b'{"model": {"hf_config": {"name": "\\ud800"}}}', 400, "/model/hf_config/name", "surrogate"),
+    ("half a character in a key", b'{"a": [{"\\udfff": 1}]}', 400, "/a/0", "surrogate"),
     ("the same key twice", b'{"cluster": {"name": "a", "name": "b"}}', 400, "/cluster/name", "more than once"),
     ("nested deeply", b'{"model": {"hf_config": ' + b'{"a":' * 60 + b"1" + b"}" * 60 + b"}}", 400, "", "48 levels"),
     ("nested without bottom", b"[" * 500_000, 400, "", "nested"),

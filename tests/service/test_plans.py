@@ -48,6 +48,13 @@ def test_solved_within_the_wait(either: TestClient) -> None:
     assert either.get(answer.headers["location"]).content == answer.content
 
 
+def test_any_text_may_name_a_model(either: TestClient) -> None:
+    body = plan_body("named")
+    body["model"]["architecture"]["name"] = "nul \0, quote \", smile \U0001f600"
+    assert post(either, body).status_code == 201
+    assert "smile \U0001f600" in either.get("/v1/plans", params={"limit": 1}).json()["items"][0]["model_name"]
+
+
 def test_floats_survive_digit_for_digit(either: TestClient) -> None:
     answer = post(either, plan_body("digits"))
     assert b'"step_time_s":0.30000000000000004' in answer.content
