@@ -56,6 +56,7 @@ class Settings(BaseSettings):
     job_attempts: int = Field(3, ge=1, le=100, description="How often a plan is started, when its solver process dies, before its job fails.")
     solver_grace_s: float = Field(60.0, ge=1, le=3600, description="Time beyond its limit after which a solver process is stopped by force.")
     cancel_grace_s: float = Field(10.0, ge=0.1, le=600, description="Time that a cancelled search has to hand over its best plan.")
+    worker_lost_s: float = Field(60.0, ge=2, le=86_400, description="Silence after which a worker counts as lost and another one takes up its plans.")
     queue_poll_s: float = Field(0.1, ge=0.01, le=60, description="How often a worker looks for queued plans.")
     shutdown_grace_s: int = Field(5, ge=0, le=600, description="How long open requests may finish after a stop signal.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least severe level that is logged.")

@@ -143,6 +143,14 @@ class PlanTable:
                 return None
         return self.state(plan_id)
 
+    def take_orphans(self, silent_s: float) -> Sequence[str]:
+        """Plans that were begun and that no worker has spoken of for so long; only one caller gets each."""
+        now = now_ms()
+        update = (sa.update(PLANS).where(T.status.in_(UNFINISHED), T.heartbeat_ms < now - int(silent_s * 1000))
+                  .values(heartbeat_ms=now).returning(T.id))
+        with self.engine.begin() as c:
+            return c.execute(update).scalars().all()
+
     def pause(self, plan_id: str) -> None:
         """Give a plan back that was stopped through no fault of its own; the attempt does not count."""
         with self.engine.begin() as c:

@@ -89,7 +89,7 @@ def open_core(settings: Settings, planner: Planner | None = None) -> Core:
     migrate(engine)
     plans = PlanTable(engine)
     queue = PlanQueue(settings, plans)
-    workers = WorkerEngine(settings, plans, planner) if settings.solves else None
+    workers = WorkerEngine(settings, plans, queue, planner) if settings.solves else None
     queue.put_missing()
     return Core(settings=settings, planner=planner, engine=engine, plans=plans, idempotency=IdempotencyTable(engine), queue=queue,
                 submitter=Submitter(settings, plans, planner, queue.put), workers=workers)

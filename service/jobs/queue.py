@@ -42,6 +42,12 @@ class PlanQueue:
             if self._client.retrieve_workflow(plan_id).get_status().status not in GOING:
                 self._plans.finish(plan_id, Finish(status="failed", problem=json_bytes(bug(plan_id, "queue"))))
 
+    def put_orphans(self, silent_s: float) -> None:
+        """Queue again what a lost worker has left behind; its name may never come back."""
+        for plan_id in self._plans.take_orphans(silent_s):
+            LOG.warning("plan of a lost worker queued again", plan_id=plan_id)
+            self._client.resume_workflow(plan_id, queue_name=QUEUE)
+
     def close(self) -> None:
         self._client.destroy()
 
@@ -49,7 +55,7 @@ class PlanQueue:
 class WorkerEngine:
     """Runs queued plans in this process: one per solver process at a time. One engine per Python process."""
 
-    def __init__(self, settings: Settings, plans: PlanTable, planner: Planner) -> None:
+    def __init__(self, settings: Settings, plans: PlanTable, queue: PlanQueue, planner: Planner) -> None:
         self._stopping = threading.Event()
         self.pool = SolverPool(planner, settings.workers)
         self._worker = Worker(settings, plans, self.pool, self._stopping)
@@ -61,11 +67,22 @@ class WorkerEngine:
         DBOS.launch()
         DBOS.register_queue(QUEUE, worker_concurrency=settings.workers, polling_interval_sec=settings.queue_poll_s, on_conflict="always_update")
 
+        self._watch = threading.Thread(target=self._watch_others, args=(queue, settings.worker_lost_s), name="orphans", daemon=True)
+        self._watch.start()
+
+    def _watch_others(self, queue: PlanQueue, lost_s: float) -> None:
+        while not self._stopping.wait(lost_s / 4):
+            try:
+                queue.put_orphans(lost_s)
+            except Exception as e:                          # the database may be away for a while; the next round tries again
+                LOG.warning("could not look for orphans", reason=type(e).__name__)
+
     def close(self) -> None:
         """Stop. Jobs in progress are left as they are and resume at the next start."""
         self._stopping.set()
         self.pool.close()
         self._worker.idle.wait(STOP_WAIT_S)
+        self._watch.join(STOP_WAIT_S)
         DBOS.destroy(destroy_registry=True)
 
 

@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 class Server:
     """A service that can be started, killed and started again over the same data."""
 
-    def __init__(self, data_dir: Path, database_url: str | None, role: str = "all", executor_id: str = "crasher") -> None:
+    def __init__(self, data_dir: Path, database_url: str | None, role: str = "all", executor_id: str = "crasher", **more: str) -> None:
+        self.more = more
         self.data_dir, self.database_url, self.role, self.executor_id = data_dir, database_url, role, executor_id
         self.diary = data_dir / "diary"
         with socket.socket() as s:
@@ -30,6 +31,7 @@ class Server:
     def start(self) -> httpx.Client:
         settings = {"DATA_DIR": str(self.data_dir), "PORT": str(self.port), "WORKERS": "1", "QUEUE_POLL_S": "0.05",
                     "ROLE": self.role, "EXECUTOR_ID": self.executor_id, "SHUTDOWN_GRACE_S": "1"}
+        settings |= self.more
         if self.database_url:
             settings["DATABASE_URL"] = self.database_url
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SHARDWRIGHT_")} | {f"SHARDWRIGHT_{k}": v for k, v in settings.items()}

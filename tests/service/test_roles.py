@@ -29,3 +29,22 @@ def test_an_api_and_two_workers(new_database: Callable[[str], str], tmp_path: Pa
     finally:
         for s in servers.values():
             s.end(signal.SIGKILL)
+
+
+def test_another_worker_takes_up_the_plans_of_a_lost_one(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    url = new_database(f"lost_{os.getpid()}_{time.time_ns()}")
+    servers = []
+    for name in ("lost", "finder"):
+        (tmp_path / name).mkdir()
+        servers.append(Server(tmp_path / name, url, executor_id=name, WORKER_LOST_S="2"))
+    lost, finder = servers
+    try:
+        plan = lost.start().post("/v1/plans", json=plan_body("slow"), headers={"Prefer": "respond-async"}).json()["id"]
+        wait_until(lost.searchers)
+        lost.end(signal.SIGKILL)
+        client = finder.start()
+        wait_until(lambda: client.get(f"/v1/plans/{plan}").json()["status"] == "succeeded")
+        assert len(finder.searchers()) == 1
+    finally:
+        for s in servers:
+            s.end(signal.SIGKILL)
