@@ -1,4 +1,5 @@
 """What every unit of one problem shares: machines, constants, layer classes. Built once per problem and kept in a bounded cache."""
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ class Setting:
     machines: dict[str, Machine]
     classes: tuple[LayerClass, ...]                        # distinct, in order of first appearance
     layers: tuple[LayerClass, ...]                         # of every layer
+    counts: dict[LayerClass, int]                          # layers of each class
     optimizer: OptimizerCost
     activation_element: float
     gradient_element: float
@@ -71,7 +73,7 @@ def _setting(key: Same[Problem]) -> Setting:
     wide = 4.0 if workload.precision == "fp32" else 2.0
     return Setting(problem=problem, model=model, workload=workload, constants=constants,
                    machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},
-                   classes=tuple(dict.fromkeys(layers)), layers=layers, optimizer=_optimizer(constants, workload), activation_element=wide,
+                   classes=tuple(dict.fromkeys(layers)), layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload), activation_element=wide,
                    gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
 
 

@@ -93,8 +93,8 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
         constant_s=constant + synchronise.latency_s(spec, traffic), per_layer_s={cls: waits[cls] + steps[cls] for cls in shared.classes},
         embedding_s=ends_s[0], head_s=ends_s[1],
         shared_ends_s=2.0 * tied_s + max(0.0, traffic_s(last, head.backward_s) - traffic_s(_less(last, tied), head.backward_s)) + step_s(tied))
-    optimizer = constant + sum(steps[cls] for cls in shared.layers) + step_s(first) + step_s(last)
-    total = piece.constant_s + sum(piece.per_layer_s[cls] for cls in shared.layers) + ends_s[0] + ends_s[1]
+    optimizer = constant + sum(n * steps[cls] for cls, n in shared.counts.items()) + step_s(first) + step_s(last)
+    total = piece.constant_s + sum(n * piece.per_layer_s[cls] for cls, n in shared.counts.items()) + ends_s[0] + ends_s[1]
     return piece, min(1.0, optimizer / total) if total > 0.0 else 0.0
 
 

@@ -93,7 +93,7 @@ def flat_bound(t: Tables, cutoff: float, max_stages: int | None = None) -> float
     fixed = float(layers.min(axis=0).sum() + t.embedding_time.min() + max(0.0, t.head_time.min() - t.shared_time.max())) + sync_floor(t)
 
     def holds(time_s: float) -> bool:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             load = np.where(weight > 0, (time_s - fixed) / np.maximum(weight * tau[:, None], 1e-300), np.inf)
         return time_s >= fixed * (1 - SLACK) and reach(t, np.floor(np.minimum(memory, load) * (1 + SLACK) + SLACK), most) >= t.layers
 

@@ -38,9 +38,12 @@ def undominated(t: Tables, k: int, limits: Ints) -> Ints:
         costs += [np.diff(t.static, axis=1), np.diff(t.activation, axis=1), t.buffers[:, None], -t.capacity[:, None], t.embedding_static[:, None],
                   t.embedding_activation[:, None], -limits[:, None].astype(float)]
         costs += [t.head_static[:, None], t.head_activation[:, None], -t.shared_static[:, None], -t.shared_activation[:, None]] if last else []
+    table = np.hstack(costs)
+    legal = np.nonzero(limits > 0)[0]
+    order = legal[np.lexsort((legal, table[legal].sum(axis=1)))]
     kept: list[int] = []
-    table = np.unique(np.hstack(costs), axis=1)
-    for u in sorted(range(t.num_kinds), key=lambda u: (table[u].sum(), u)):
-        if limits[u] > 0 and not any(t.set_index[w] == t.set_index[u] and (table[w] <= table[u]).all() for w in kept):
-            kept.append(u)
+    for u in order:
+        rivals = [w for w in kept if t.set_index[w] == t.set_index[u]]
+        if not rivals or not (table[rivals] <= table[u]).all(axis=1).any():
+            kept.append(int(u))
     return np.array(sorted(kept), dtype=np.int64)

@@ -110,7 +110,7 @@ def _explore(problem: Problem, constraints: Constraints, options: SearchOptions,
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
     if incumbents.best is None:
         sow(space, factory, incumbents)
-    unfinished = float("inf")                              # least bound of choices that were given up
+    unfinished = float("inf")                              # least bound of choices that were given up: too large to finish
     while not watch.stop(share):
         watch.best_s = incumbents.best.step_s if incumbents.best else watch.best_s
         watch.bound_s = min(frontier.least_bound(), unfinished, incumbents.limit_s) if watch.phase == "search" else None
@@ -122,8 +122,12 @@ def _explore(problem: Problem, constraints: Constraints, options: SearchOptions,
             continue
         bound, choice = step
         before = incumbents.limit_s
-        left = max(bound, solver.solve(choice))
-        unfinished = min(unfinished, left)
+        left = solver.solve(choice, bound)
+        if left > bound * (1 + SLACK):
+            if left < float("inf"):
+                frontier.put_back(left, choice)
+        else:
+            unfinished = min(unfinished, bound)
         if incumbents.limit_s < before:
             watch.best_s = incumbents.limit_s
             watch.tell(frontier, solver, "a better plan", force=watch.phase == "search")
@@ -217,7 +221,9 @@ def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions
         if step is False:
             break
         if step is not True:
-            solver.first(step[1])
+            left = solver.solve(step[1], step[0])
+            if step[0] * (1 + SLACK) < left < float("inf"):
+                frontier.put_back(left, step[1])
     return incumbents.best.step_s if incumbents.best else None
 
 

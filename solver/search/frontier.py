@@ -60,7 +60,6 @@ class Frontier:
         self.gpus = np.array([float(space.gpus[g.name]) for g in space.groups])
         self._heap: list[tuple[float, int, Node]] = []
         self._made = 0
-        self._probes: dict[tuple[Context, int, bool], Probe] = {}
         self.candidates, self.pruned = 0, 0
         for cp, ulysses in space.contexts():
             for ep, etp in space.experts():
@@ -69,6 +68,10 @@ class Frontier:
     def _push(self, bound: float, node: Node) -> None:
         self._made += 1
         heapq.heappush(self._heap, (bound, self._made, node))
+
+    def put_back(self, bound: float, choice: Choice) -> None:
+        """A choice that is excluded up to `bound` only."""
+        self._push(bound, choice)
 
     def least_bound(self) -> float:
         """No plan in an unexplored node is faster."""
@@ -107,10 +110,12 @@ class Frontier:
     def _probe(self, context: Context, micro_batch_size: int, fastest: bool = False) -> Probe:
         """`fastest`: the recompute mode that computes least, alone."""
         modes = self.space.recompute_modes()
-        key = (context, micro_batch_size, fastest)
-        if key not in self._probes:
-            self._probes[key] = probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size, modes[:1] if fastest else modes)
-        return self._probes[key]
+        key = (tuple(self.space.gpus), self.space.tensor_degrees, modes, context, micro_batch_size, fastest)
+        found = self.factory.probes.get(key)
+        if found is None:
+            found = probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size, modes[:1] if fastest else modes)
+            self.factory.probes[key] = found
+        return found
 
     def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """τ(b) / b does not grow with b (larger GEMMs are no less efficient, latencies are shared), so the largest size bounds the others, and widths too."""

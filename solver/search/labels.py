@@ -44,6 +44,12 @@ class LabelRun:
     plans: tuple[Found, ...]
     labels: int
     complete: bool
+    cutoff: float
+
+    @property
+    def bound_beyond(self) -> float:
+        """Of a complete run whose plans have all been priced: nothing else lies below the cut-off."""
+        return self.cutoff if self.complete else 0.0
 
 
 @dataclass(slots=True)
@@ -101,7 +107,7 @@ class _Search:
         self.plans.sort(key=lambda p: p[0])
         found = tuple(self._trace(p) for p in self.plans[:self.keep])
         bound = min([self.cutoff, *(p[0] for p in self.plans)]) if self.complete else 0.0
-        return LabelRun(bound=bound, plans=found, labels=self.labels, complete=self.complete)
+        return LabelRun(bound=bound, plans=found, labels=self.labels, complete=self.complete, cutoff=self.cutoff)
 
     def _trace(self, plan: tuple[float, int, int, int, int]) -> Found:
         bound, level, parent, kind, layers = plan

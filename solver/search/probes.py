@@ -40,7 +40,7 @@ def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, e
     tau, total = np.full(shape, np.inf), np.full(shape, np.inf)
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
     fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
-    counts = {c: factory.classes.count(c) for c in dict.fromkeys(factory.classes)}
+    counts = factory.class_counts
     for kind in space.probes(cp, ulysses, ep, etp, micro_batch_size, modes):
         at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
         unit = factory.unit(kind)

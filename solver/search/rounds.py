@@ -58,20 +58,26 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
     layers = np.diff(t.time, axis=1)
     tau = layers.min(axis=1)
     static, activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
-    sync = (t.sync_constant + np.diff(t.sync, axis=2).min(axis=2)).max(axis=1).min()
-    possible = sum(int(t.resources.capacity[t.resources.inside[:, i]].min() // t.gpus[t.set_index == i].min()) for i in range(len(t.resources.sets)))
+    sync = float((t.sync_constant + np.diff(t.sync, axis=2).min(axis=2)).max(axis=1).min())
+    r = t.resources
+    possible = sum(int(r.capacity[r.inside[:, i]].min() // t.gpus[t.set_index == i].min()) for i in range(len(r.sets)))
+    chunk_s = t.micro_batches * float(tau.min())
     found: list[float] = []
     for stages, v in counts:
-        flight = np.array([in_flight("interleaved", i, stages, t.micro_batches, v) for i in range(stages)])
-        with np.errstate(divide="ignore"):
-            memory = np.floor((t.capacity - t.buffers)[:, None] / np.maximum(static[:, None] + activation[:, None] * flight, 1e-300) * (1 + SLACK))      # [K, p]
-        fill = (stages - 1) * layers.min() + float(t.embedding_time.min()) + float(sync)
+        fill = (stages - 1) * float(layers.min()) + float(t.embedding_time.min()) + sync
+        floor = max(chunk_s * v, chunk_s * t.layers / stages) + fill
+        if possible < stages or floor >= cutoff:
+            found.append(float("inf"))
+            continue
+        chunks = np.minimum(t.micro_batches * v, (v - 1) * stages + 2 * np.arange(stages) + 1)      # in flight by position from the last, see simulate.orders
+        with np.errstate(divide="ignore", over="ignore"):
+            memory = np.floor((t.capacity - t.buffers)[:, None] / np.maximum(static[:, None] + activation[:, None] * (chunks / v), 1e-300) * (1 + SLACK))
 
         def holds(time_s: float, memory: Floats = memory, fill: float = fill, v: int = v, stages: int = stages) -> bool:
             load = np.floor((time_s - fill) / (t.micro_batches * tau) * (1 + SLACK) + SLACK)
-            return possible >= stages and reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
+            return reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
 
-        found.append(least_time(holds, t.micro_batches * v * float(tau.min()) + fill, cutoff))
+        found.append(least_time(holds, floor, cutoff))
     return found
 
 
@@ -117,7 +123,7 @@ class _Rounds:
         value = front.span + front.sync if front.trail.shape[1] == self.stages else np.zeros(0)
         plans = tuple(Found(bound=float(value[i]), stages=tuple(StagePick(kind=int(k), layers=int(n) * self.t.virtual_stages) for k, n in front.trail[i]))
                       for i in np.argsort(value, kind="stable"))
-        return LabelRun(bound=min([self.cutoff, *value.tolist()]) if complete else 0.0, plans=plans, labels=labels, complete=complete)
+        return LabelRun(bound=min([self.cutoff, *value.tolist()]) if complete else 0.0, plans=plans, labels=labels, complete=complete, cutoff=self.cutoff)
 
     def _extend(self, front: _Front, stage: int) -> _Front:
         t, r, resources = self.t, self.r, self.t.resources

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from solver.domain.options import Engine
-from solver.search.bounds import SLACK, quick_bound
+from solver.search.bounds import SLACK
 from solver.search.exact import Picks, exact_times
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import LabelRun, run
@@ -12,7 +12,8 @@ from solver.search.rounds import run_rounds
 from solver.search.space import Choice, Space
 from solver.search.tables import TableFactory, Tables
 
-FIRST_FACTORS = (1.1, 1.3, 1.8, 3.0, 10.0, 1e12)           # times the quick bound
+STEPS = (0.02, 0.04, 0.08, 0.16, 0.4, 1.0)                # how far beyond its bound a choice is searched, the first time, the second, ...
+NEARLY = 1.01                                              # an incumbent this close above the target is searched up to at once
 UNBOUNDED_S = 1e12
 Stop = Callable[[], bool]
 
@@ -43,77 +44,79 @@ class Solver:
     def __init__(self, space: Space, factory: TableFactory, incumbents: Incumbents, limits: Limits, engine: Engine, stop: Stop) -> None:
         self.space, self.factory, self.incumbents, self.limits, self.engine, self.stop = space, factory, incumbents, limits, engine, stop
         self.tally = Tally()
+        self._tries: dict[Choice, int] = {}
 
-    def solve(self, choice: Choice) -> float:
-        """A proved lower bound on every plan of the choice that has not been priced: the incumbent's time where the choice is closed."""
+    def solve(self, choice: Choice, bound: float) -> float:
+        """A proved lower bound on every plan of the choice that has not been priced; infinite where none can beat the incumbent.
+
+        `bound` holds before. Where the incumbent is far above it, only plans up to a little more are searched, and the choice comes back with the higher
+        bound: choices are deepened in turn, so none is searched far beyond the optimum.
+        """
         kinds = self.space.kinds(choice)
         if not kinds:
             return float("inf")
         t = self.factory.tables(choice, kinds)
-        if quick_bound(t) >= self._cutoff() and choice.virtual_stages == 1:
-            return float("inf")
-        self.tally.solved += 1
+        tries = self._tries[choice] = self._tries.get(choice, 0) + 1
+        self.tally.solved += tries == 1
+        if self.incumbents.best is None and tries > len(STEPS):
+            return self._unbounded(choice, t)
+        target = min(self._cutoff(), bound * (1 + STEPS[min(tries, len(STEPS)) - 1]))
+        if target * NEARLY >= self._cutoff():
+            target = self._cutoff()
         if choice.virtual_stages > 1:
-            return self._rounds(choice, t)
+            return self._closed(self._rounds(choice, t, target), bound)
         if self.engine == "cp_sat":
-            return self._by_cp_sat(choice, t)
-        if self.incumbents.best is None and not self._first(choice, t):
-            return float("inf")
-        go = cost_to_go(t, self._cutoff(), scales=())
-        first = self._run(t, go, dominance=True, most=self.limits.beam_labels)
-        self._price(choice, t, first)
-        if first.bound >= self._cutoff() * (1 - SLACK):
-            return float("inf")
-        go = cost_to_go(t, self._cutoff())
-        exact = self._run(t, go, dominance=True, most=self.limits.label_limit)
+            return self._closed(self._by_cp_sat(choice, t, target), bound)
+        return self._closed(self._by_labels(choice, t, target), bound)
+
+    def _closed(self, left: float, bound: float) -> float:
+        return float("inf") if left >= self._cutoff() * (1 - SLACK) else max(left, bound)
+
+    def _by_labels(self, choice: Choice, t: Tables, target: float) -> float:
+        if self._tries[choice] == 1 and self.incumbents.best is not None:
+            beam = self._run(t, cost_to_go(t, self._cutoff(), scales=()), self._cutoff(), dominance=True, most=self.limits.beam_labels)
+            self._price(choice, t, beam)
+            if beam.complete and not beam.plans:
+                return float("inf")
+        target = min(target, self._cutoff())
+        go = cost_to_go(t, target)
+        exact = self._run(t, go, target, dominance=True, most=self.limits.label_limit)
         self._price(choice, t, exact)
-        if exact.bound >= self._cutoff() * (1 - SLACK):
-            return float("inf")
         if not exact.complete:
-            return float(exact.bound) if self.stop() or self.engine == "dynamic_program" else self._by_cp_sat(choice, t)
-        listed = self._run(t, go, dominance=False, most=self.limits.list_limit)
+            return 0.0 if self.stop() or self.engine == "dynamic_program" else self._by_cp_sat(choice, t, target)
+        if exact.bound >= min(target, self._cutoff()) * (1 - SLACK):
+            return exact.bound
+        listed = self._run(t, go, min(target, self._cutoff()), dominance=False, most=self.limits.list_limit)
         self._price(choice, t, listed, every=True)
-        return float("inf") if listed.complete else exact.bound
+        return listed.bound_beyond if listed.complete else exact.bound
 
-    def first(self, choice: Choice) -> None:
-        """Look for any legal plan of the choice, for those who ask only whether there is one."""
-        kinds = self.space.kinds(choice)
-        if kinds and choice.virtual_stages == 1:
-            self._first(choice, self.factory.tables(choice, kinds))
-
-    def _first(self, choice: Choice, t: Tables) -> bool:
-        """Look for any plan, below ever higher cut-offs; False where the last, unbounded pass proves that there is none."""
-        floor = quick_bound(t)
-        for factor in FIRST_FACTORS:
-            found = self._run(t, None, dominance=True, most=self.limits.beam_labels, cutoff=floor * factor)
-            self._price(choice, t, found)
-            if self.incumbents.best is not None:
-                return True
-        return bool(found.plans) or not found.complete
+    def _unbounded(self, choice: Choice, t: Tables) -> float:
+        """No plan of any choice has been found yet: settle whether this one has any."""
+        if choice.virtual_stages > 1:
+            assert choice.stages is not None
+            found = run_rounds(t, choice.stages, UNBOUNDED_S, max_labels=self.limits.beam_labels, stop=self.stop)
+        else:
+            found = self._run(t, None, UNBOUNDED_S, dominance=True, most=self.limits.beam_labels)
+        self._price(choice, t, found, every=True)
+        return float("inf") if found.complete and not found.plans else 0.0
 
     def _cutoff(self) -> float:
         limit = self.incumbents.limit_s
         return limit if limit < float("inf") else UNBOUNDED_S
 
-    def _run(self, t: Tables, go: CostToGo | None, *, dominance: bool, most: int, cutoff: float | None = None) -> LabelRun:
+    def _run(self, t: Tables, go: CostToGo | None, cutoff: float, *, dominance: bool, most: int) -> LabelRun:
         self.tally.engines.add("dynamic_program")
-        found = run(t, self._cutoff() if cutoff is None else cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, go=go, stop=self.stop)
+        found = run(t, cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, go=go, stop=self.stop)
         self.tally.labels += found.labels
         return found
 
-    def _rounds(self, choice: Choice, t: Tables) -> float:
+    def _rounds(self, choice: Choice, t: Tables, target: float) -> float:
         assert choice.stages is not None
         self.tally.engines.add("dynamic_program")
-        if self.limits.beam_labels < self.limits.list_limit:
-            beam = run_rounds(t, choice.stages, self._cutoff(), max_labels=self.limits.beam_labels, stop=self.stop)
-            self._price(choice, t, beam)
-            if beam.complete:
-                self._price(choice, t, beam, every=True)
-                return float("inf")
-        listed = run_rounds(t, choice.stages, self._cutoff(), max_labels=self.limits.list_limit, stop=self.stop)
+        listed = run_rounds(t, choice.stages, target, max_labels=self.limits.list_limit, stop=self.stop)
         self.tally.labels += listed.labels
         self._price(choice, t, listed, every=True)
-        return float("inf") if listed.complete else 0.0
+        return listed.bound_beyond if listed.complete else 0.0
 
     def _price(self, choice: Choice, t: Tables, found: LabelRun, every: bool = False) -> None:
         """Price what was found, fastest first by the exact recurrence, as long as it can beat the incumbent (all such plans with `every`)."""
@@ -129,19 +132,21 @@ class Solver:
     def _offer(self, choice: Choice, t: Tables, picks: Picks) -> None:
         self.incumbents.offer(layout_of_picks(choice, t.kinds, picks))
 
-    def _by_cp_sat(self, choice: Choice, t: Tables) -> float:
-        """Plans in order of their bound, each excluded once priced, until the next bound is no better than the incumbent."""
+    def _by_cp_sat(self, choice: Choice, t: Tables, target: float) -> float:
+        """Plans in order of their bound, each excluded once priced, until the next bound is no better than the target or the incumbent."""
         from solver.search.formulation import stages as formulation  # OR-Tools takes seconds to load, and is not always needed
 
         self.tally.engines.add("cp_sat")
         excluded: list[Picks] = []
         while True:
             self.tally.solver_calls += 1
-            answer = formulation.solve(t, self._cutoff(), excluded=excluded, max_stages=self.space.constraints.max_pp, stop=self.stop)
-            if answer.picks is not None:
-                self._offer(choice, t, answer.picks)
-                excluded.append(answer.picks)
-            if answer.bound >= self._cutoff() * (1 - SLACK) or (answer.proved and answer.picks is None):
-                return float("inf")
-            if answer.picks is None or not answer.proved or self.stop():
+            limit = min(target, self._cutoff())
+            answer = formulation.solve(t, limit, excluded=excluded, max_stages=self.space.constraints.max_pp, stop=self.stop)
+            if answer.picks is None:
+                return limit if answer.proved else answer.bound
+            self._offer(choice, t, answer.picks)
+            excluded.append(answer.picks)
+            if answer.bound >= min(target, self._cutoff()) * (1 - formulation.TOLERANCE):
+                return min(target, self._cutoff())
+            if not answer.proved or self.stop() or len(excluded) > formulation.MAX_EXCLUDED:
                 return answer.bound

@@ -3,6 +3,7 @@
 Layers are counted from the last: index c of a prefix table is the sum over the last c layers. `Tables` holds numbers only.
 """
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,11 +81,13 @@ class TableFactory:
         self.problem, self.margin, self.price_limit = problem, margin, price_limit
         self.classes = layer_classes(problem.model)
         self._units: dict[object, UnitCosts] = {}
+        self.probes: dict[object, Any] = {}                # of solver.search.probes, shared by all frontiers over this problem
         self._order = {cls: i for i, cls in enumerate(dict.fromkeys(self.classes))}
         counts = np.zeros((len(self._order), len(self.classes) + 1))
         for c, cls in enumerate(reversed(self.classes)):
             counts[:, c + 1] = counts[:, c]
             counts[self._order[cls], c + 1] += 1
+        self.class_counts = {cls: int(counts[i, -1]) for cls, i in self._order.items()}
         self._counts = counts                              # [classes, L + 1] layers of each class among the last c
         self._blocks = {g.name: max([t.size for t in g.tiers if t.name != "network"], default=g.gpus_per_node) for g in problem.cluster.node_groups}
 
@@ -125,17 +128,19 @@ class TableFactory:
 
     def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False) -> Floats:
         """Optimistic where stages are small enough to share a node: the placement decides, and pricing asks it."""
-        seen: dict[object, float] = {}
-        found = np.zeros((len(kinds), len(kinds)))
-        for i, a in enumerate(kinds):
-            for j, b in enumerate(kinds):
-                near = a.spec.groups == b.spec.groups and len(a.spec.groups) == 1 and (a.gpus + b.gpus <= self._blocks[a.spec.groups[0]]
-                                                                                       or (wrap and a.gpus * (choice.stages or 1) <= self._blocks[a.spec.groups[0]]))
-                key = (a.spec.groups, a.spec.tp, a.spec.dp, b.spec.groups, b.spec.tp, b.spec.dp, near)
-                if key not in seen:
-                    seen[key] = edge_seconds(self.problem, a.spec, b.spec, near, choice.virtual_stages)
-                found[i, j] = seen[key]
-        return found
+        shapes = [(k.spec.groups, k.spec.tp, k.spec.dp) for k in kinds]
+        rows = list(dict.fromkeys(shapes))
+        first = [kinds[shapes.index(row)] for row in rows]
+        found = np.array([[edge_seconds(self.problem, a.spec, b.spec, self._near(choice, a, b, wrap), choice.virtual_stages) for b in first] for a in first])
+        index = np.array([rows.index(shape) for shape in shapes])
+        return found[np.ix_(index, index)]
+
+    def _near(self, choice: Choice, a: Kind, b: Kind, wrap: bool) -> bool:
+        """Whether two stages may lie in one block of the fabric of their group."""
+        if a.spec.groups != b.spec.groups or len(a.spec.groups) > 1:
+            return False
+        block = self._blocks[a.spec.groups[0]]
+        return a.gpus + b.gpus <= block or (wrap and a.gpus * (choice.stages or 1) <= block)
 
     def _set_index(self, kinds: list[Kind]) -> Ints:
         sets = list(dict.fromkeys(k.spec.groups for k in kinds))

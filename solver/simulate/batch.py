@@ -1,4 +1,6 @@
 """The same recurrence as solver.simulate.timeline for many plans at once: one NumPy operation per instruction, over all plans."""
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,8 @@ def makespans(schedule: ScheduleName, forward_s: Floats, backward_s: Floats, mic
     return np.asarray(free.max(axis=0))
 
 
-def _topological(schedule: ScheduleName, stages: int, micro_batches: int, virtual: int) -> list[tuple[int, Instruction]]:
+@lru_cache(maxsize=32)
+def _topological(schedule: ScheduleName, stages: int, micro_batches: int, virtual: int) -> tuple[tuple[int, Instruction], ...]:
     """All instructions, each behind what it waits for: the order depends on the counts only, so it serves every plan."""
     orders = [ORDERS[schedule](stage, stages, micro_batches, virtual) for stage in range(stages)]
     last = stages * virtual - 1
@@ -55,4 +58,4 @@ def _topological(schedule: ScheduleName, stages: int, micro_batches: int, virtua
                 position[stage] += 1
         if len(found) == before:
             raise ValueError(f"schedule {schedule} deadlocks with {stages} stages, {virtual} virtual stages and {micro_batches} micro-batches")
-    return found
+    return tuple(found)
