@@ -1,8 +1,10 @@
 """The planner of the service: the library behind the protocol of `port`. Slow imports happen at the first call, not at start."""
+import functools
 import importlib
 import importlib.metadata
 from dataclasses import dataclass
 
+from service.jobs.spare import SpareProcess
 from solver.domain.estimate import Estimate, Reason
 from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan, Versions
@@ -24,6 +26,7 @@ class LibraryPlanner:
             importlib.import_module(name)
 
     def warm(self) -> None:
+        _spare().submit(importlib.import_module, "solver.search.driver")
         for name in (*ANSWERING, *SEARCHING):
             importlib.import_module(name)
 
@@ -58,12 +61,21 @@ class LibraryPlanner:
                report: Report, cancelled: Cancelled) -> SearchResult:
         from solver.search.driver import search
 
-        return search(problem, objective, constraints, options, report, cancelled)
+        spare = _spare()
+        try:
+            return search(problem, objective, constraints, options, report, cancelled, executor=spare)
+        finally:
+            spare.release()
 
     def judge(self, problem: Problem, plan: Plan, predicted: Estimate, constraints: Constraints) -> tuple[Reason, ...]:
         from solver.verify import judge
 
         return judge(problem, plan, predicted, constraints)
+
+
+@functools.cache
+def _spare() -> SpareProcess:
+    return SpareProcess()
 
 
 def solver_version() -> str:

@@ -1,6 +1,7 @@
 """The search, as a recipe: simpler families first (they are baselines and incumbents), then the whole space, least bound first, to a proof."""
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, replace
 
 from solver.cost.price import price
@@ -20,7 +21,7 @@ from solver.search.space import Rejections, Space
 from solver.search.tables import TableFactory
 
 REPORT_EVERY_S = 0.25
-BASELINE_SHARE = 0.5                                       # of the time limit, at most, goes to the simpler families
+BASELINE_SHARE = 0.5                                       # of the time limit, at most, goes to each simpler family
 
 
 @dataclass(slots=True)
@@ -67,11 +68,13 @@ class Exploration:
 
 
 def search(problem: Problem, objective: Objective, constraints: Constraints, options: SearchOptions, report: Report = lambda progress: None,
-           cancelled: Cancelled = lambda: False, *, limits: Limits = Limits(), clock: Callable[[], float] = time.monotonic) -> SearchResult:
+           cancelled: Cancelled = lambda: False, *, limits: Limits = Limits(), clock: Callable[[], float] = time.monotonic,
+           executor: Executor | None = None) -> SearchResult:
     """The best plan of the space, with a proof or with the bound that could not be closed.
 
     The space: equal pipelines; per stage its node group, tensor degree, width, recompute and layers; GPipe, 1F1B and interleaved schedules; ZeRO 0-3; context
     parallelism (ring and Ulysses); expert parallelism; any number of GPUs up to all. Without `memory_margin` among the constraints every plan that fits counts.
+    `executor` takes solves that do not depend on each other (the best plan of each node group alone); the answer is the same without it.
     """
     refuse_uncovered(objective, constraints)
     if constraints.memory_margin is not None:
@@ -80,11 +83,13 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
     watch.tell(None, None, "generating candidates", force=True)
     if constraints.candidates is not None:
         return _among_candidates(problem, constraints, options, watch)
-    factory = TableFactory(problem, problem.memory_margin if constraints.memory_margin is not None else 0.0, constraints.max_price_per_hour)
-    baselines, known = _baselines(problem, constraints, options, factory, limits, watch)
+    factory = _factory(problem, constraints)
+    apart = _start_single_groups(problem, constraints, options, limits, executor)
+    uniform, known = _uniform(problem, constraints, options, factory, limits, watch)
     watch.phase = "search"
     whole = _explore(problem, constraints, options, factory, limits, watch, known)
-    return _answer(problem, constraints, options, whole, baselines, factory, limits, watch)
+    singles = _single_groups(problem, constraints, options, factory, limits, watch, apart)
+    return _answer(problem, constraints, options, whole, singles + uniform, limits, watch)
 
 
 def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
@@ -97,6 +102,11 @@ def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
             faults.append(Fault(pointer=f"/constraints/schedules/{i}", message=f"{name!r} is not planned by this version", legal="gpipe, 1f1b, interleaved"))
     if faults:
         raise NotCovered(*faults)
+
+
+def _factory(problem: Problem, constraints: Constraints) -> TableFactory:
+    """Tables with the margin that is asked for: none where the request names none."""
+    return TableFactory(problem, problem.memory_margin if constraints.memory_margin is not None else 0.0, constraints.max_price_per_hour)
 
 
 def _explore(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
@@ -145,31 +155,50 @@ def _tick(watch: Watch, frontier: Frontier, solver: Solver, incumbents: Incumben
     return watch.stop(share)
 
 
-def _baselines(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch) -> tuple[list[Baseline], list[Priced]]:
-    """The best plan on each node group alone, and the best uniform plan over all: what the user would have without this search."""
-    watch.phase = "baselines"
+def _families(problem: Problem, constraints: Constraints) -> list[tuple[str, Constraints]]:
     groups = [g.name for g in problem.cluster.node_groups if constraints.node_groups is None or g.name in constraints.node_groups]
-    families = [(f"only:{name}", replace(constraints, node_groups=(name,))) for name in groups] if len(groups) > 1 else []
-    if not constraints.uniform:
-        families.append(("uniform", replace(constraints, uniform=True)))
-    found, known = [], []
-    for i, (name, family) in enumerate(families):
-        explored = _explore(problem, family, options, factory, limits, watch, _within(known, family), share=BASELINE_SHARE * (i + 1) / len(families))
-        found.append(_baseline(name, explored, watch))
-        known += [explored.best] if explored.best is not None else []
-        watch.tell(explored.frontier, explored.solver, f"{name}: {explored.best.step_s:.3f} s" if explored.best else f"{name}: no plan", force=True)
-    return found, known
+    return [(f"only:{name}", replace(constraints, node_groups=(name,))) for name in groups] if len(groups) > 1 else []
 
 
-def _within(known: list[Priced], family: Constraints) -> list[Priced]:
-    """Plans already found that belong to a narrower family."""
-    def belongs(p: Priced) -> bool:
-        stages = p.layout.stages
-        inside = family.node_groups is None or all(g in family.node_groups for s in stages for g in s.groups)
-        alike = len({(s.tp, s.dp, s.recompute) for s in stages}) == 1
-        return inside and (alike or not family.uniform)
+def _start_single_groups(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, executor: Executor | None) -> "list[Future[Baseline]]":
+    if executor is None:
+        return []
+    return [executor.submit(single_group, problem, name, family, options, limits) for name, family in _families(problem, constraints)]
 
-    return [p for p in known if belongs(p)]
+
+def single_group(problem: Problem, name: str, family: Constraints, options: SearchOptions, limits: Limits) -> Baseline:
+    """The best plan of one node group alone, in a process of its own."""
+    watch = Watch(options=options, report=lambda progress: None, cancelled=lambda: False, clock=time.monotonic, started=time.monotonic())
+    return _family_alone(problem, name, family, options, _factory(problem, family), limits, watch)
+
+
+def _family_alone(problem: Problem, name: str, family: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch) -> Baseline:
+    return _baseline(name, _explore(problem, family, options, factory, limits, watch, [], share=BASELINE_SHARE), watch)
+
+
+def _single_groups(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
+                   apart: "list[Future[Baseline]]") -> list[Baseline]:
+    """The best plan on each node group alone: what the user would have without the others. Those not solved apart are solved now, in the time that is left."""
+    watch.phase, found = "baselines", []
+    for i, (name, family) in enumerate(_families(problem, constraints)):
+        if not apart:
+            found.append(_baseline(name, _explore(problem, family, options, factory, limits, watch, []), watch))
+            continue
+        while not apart[i].done() and not watch.stop():
+            wait([apart[i]], timeout=REPORT_EVERY_S)
+            watch.tell(None, None, f"waiting for {name}")
+        found.append(apart[i].result() if apart[i].done() else Baseline(name=name, step_time_s=None, reason="not searched to an end in time"))
+    return found
+
+
+def _uniform(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch) -> tuple[list[Baseline], list[Priced]]:
+    """The best uniform plan over all node groups: a baseline, and the first plan to beat."""
+    if constraints.uniform or constraints.launcher is not None:
+        return [], []
+    watch.phase = "baselines"
+    explored = _explore(problem, replace(constraints, uniform=True), options, factory, limits, watch, [], share=BASELINE_SHARE)
+    watch.tell(explored.frontier, explored.solver, f"uniform: {explored.best.step_s:.3f} s" if explored.best else "uniform: no plan", force=True)
+    return [_baseline("uniform", explored, watch)], [explored.best] if explored.best is not None else []
 
 
 def _baseline(name: str, explored: Exploration, watch: Watch) -> Baseline:
@@ -179,14 +208,14 @@ def _baseline(name: str, explored: Exploration, watch: Watch) -> Baseline:
     return Baseline(name=name, step_time_s=None, reason="no plan of this family fits" if explored.proved or not watch.stop() else "none found in time")
 
 
-def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, whole: Exploration, baselines: list[Baseline], factory: TableFactory,
-            limits: Limits, watch: Watch) -> SearchResult:
+def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, whole: Exploration, baselines: list[Baseline], limits: Limits,
+            watch: Watch) -> SearchResult:
     best = whole.best
     watch.phase = "done"
     reasons: tuple[Reason, ...] = ()
     relaxation = None
     if best is None and whole.proved:
-        reasons = reasons_for_none(problem, constraints, factory)
+        reasons = reasons_for_none(problem, constraints, _factory(problem, constraints))
         relaxation = smallest_relaxation(problem, constraints, lambda p, c: _any_plan(p, c, options, limits, watch))
     watch.best_s, watch.bound_s = (best.step_s if best else None), whole.bound_s if best else None
     watch.tell(whole.frontier, whole.solver, "done", force=True)
@@ -211,7 +240,7 @@ def _rejected(whole: Exploration) -> tuple:  # type: ignore[type-arg]
 
 def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, watch: Watch) -> float | None:
     """Step time of a plan under changed circumstances, or None: enough to know whether a relaxation helps."""
-    factory = TableFactory(problem, problem.memory_margin if constraints.memory_margin is not None else 0.0, constraints.max_price_per_hour)
+    factory = _factory(problem, constraints)
     space = Space(problem, constraints)
     incumbents = Incumbents(problem, safe_only=constraints.memory_margin is not None)
     frontier = Frontier(space, factory)

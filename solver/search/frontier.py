@@ -12,7 +12,7 @@ import numpy as np
 from solver.search.bounds import flat_bound, quick_bound
 from solver.search.probes import Probe, alike_bound, family_bound, free_bound, probe
 from solver.search.rounds import round_bounds
-from solver.search.space import Choice, Space
+from solver.search.space import Alike, Choice, Space, divisors
 from solver.search.tables import TableFactory
 
 
@@ -43,10 +43,10 @@ class Free:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeStages:
-    """An outer choice whose stages share a tensor degree: all its schedules."""
+    """An outer choice whose stages share a tensor degree (and recompute, where all must be alike): all its schedules."""
 
     choice: Choice
-    tp: int
+    alike: Alike
 
 
 Node = Context | Family | Free | AlikeStages | Choice      # a Choice is to be solved
@@ -128,7 +128,7 @@ class Frontier:
 
     def _choices(self, family: Family, cutoff: float) -> Iterator[tuple[float, Node]]:
         c, layers = family.context, self.space.model.num_layers
-        p = self._probe(c, family.micro_batch_size)
+        p, modes = self._probe(c, family.micro_batch_size), self.space.recompute_modes()
         for replicas in self.space.replica_counts(c.cp, family.micro_batch_size):
             for zero in self.space.zero_stages():
                 choice = self.space.base(c.cp, c.ulysses, c.ep, c.etp, family.micro_batch_size, replicas, zero)
@@ -136,30 +136,30 @@ class Frontier:
                 if zero < 2 and not self.space.alike and name is not None:
                     yield self._free_bound(c, family.micro_batch_size, zero, choice, cutoff), Free(choice=replace(choice, schedule=name))
                 for tp in p.degrees:
-                    if self.space.alikes(choice, tp):
-                        yield alike_bound(p, tp, zero, replicas, c.cp, m, layers, cutoff, self.space.constraints.max_pp), AlikeStages(choice=choice, tp=tp)
+                    for alike in self.space.alikes(choice, tp):
+                        mode = modes.index(alike.recompute) if alike.recompute is not None else None
+                        yield alike_bound(p, tp, mode, zero, replicas, c.cp, m, layers, cutoff, self.space.constraints.max_pp), AlikeStages(choice=choice, alike=alike)
 
     def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice, cutoff: float) -> float:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""
         least = float("inf")
-        for width in range(1, micro_batch_size + 1):
-            if micro_batch_size % width == 0:
+        for width in divisors(micro_batch_size):
+            if choice.replicas * width * c.cp <= self.gpus.sum():
                 p = self._probe(c, micro_batch_size // width)
                 least = min(least, free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers, self.gpus, cutoff))
         return least
 
     def _schedules(self, node: AlikeStages, cutoff: float) -> Iterator[tuple[float, Node]]:
-        name = self.space.flat_name()
-        for alike in self.space.alikes(node.choice, node.tp):
-            choice = replace(node.choice, alike=alike)
-            kinds = self.space.kinds(choice)
-            if not kinds:
-                continue
-            if name is not None and self.space.needs_alike(node.choice, node.tp):
-                flat = replace(choice, schedule=name)
-                yield flat_bound(self.factory.tables(flat, kinds), cutoff, self.space.constraints.max_pp), flat
-            counts = list(self.space.rounds(node.choice, alike))
-            if counts:
-                tables = self.factory.tables(replace(choice, schedule="interleaved", virtual_stages=2), kinds)
-                for (stages, v), bound in zip(counts, round_bounds(tables, counts, cutoff), strict=True):
-                    yield bound, replace(choice, schedule="interleaved", stages=stages, virtual_stages=v)
+        name, alike = self.space.flat_name(), node.alike
+        choice = replace(node.choice, alike=alike)
+        kinds = self.space.kinds(choice)
+        if not kinds:
+            return
+        if name is not None and self.space.needs_alike(node.choice, alike.tp):
+            flat = replace(choice, schedule=name)
+            yield flat_bound(self.factory.tables(flat, kinds), cutoff, self.space.constraints.max_pp), flat
+        counts = list(self.space.rounds(node.choice, alike))
+        if counts:
+            tables = self.factory.tables(replace(choice, schedule="interleaved", virtual_stages=2), kinds)
+            for (stages, v), bound in zip(counts, round_bounds(tables, counts, cutoff), strict=True):
+                yield bound, replace(choice, schedule="interleaved", stages=stages, virtual_stages=v)

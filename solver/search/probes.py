@@ -59,28 +59,31 @@ def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:
     return rounds / speed * (1 - SLACK) if speed > 0 else float("inf")
 
 
-def alike_bound(p: Probe, degree: int, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float, sizes: int | None = None) -> float:
-    """Least step time of plans whose stages all have this tensor degree, any schedule; infinite where none is below `cutoff`. `sizes` limits the stages."""
+def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float, sizes: int | None = None) -> float:
+    """Least step time of plans whose stages all have this tensor degree, any schedule; infinite where none is below `cutoff`. `sizes` limits the
+    number of stages, `mode` (an index into the probe's recompute modes) what all of them recompute."""
     at, m = p.degrees.index(degree), micro_batches
+    some = slice(None) if mode is None else slice(mode, mode + 1)
+    tau, activation, room = p.tau[:, at, some], p.activation[:, at, some], np.maximum(p.room[:, at, some], 0.0)       # [G, R]
     stages = p.fit[:, at] // (cp * replicas)
     spare = int(p.fit[:, at].sum()) // (cp * replicas) - int(stages.sum())
-    stages[int(p.tau[:, at].min(axis=1).argmin())] += spare           # straddling stages, counted as if of the fastest group
+    stages[int(tau.min(axis=1).argmin())] += spare         # straddling stages, counted as if of the fastest group
     most = int(min(stages.sum(), layers, sizes or layers))
-    if most == 0:
+    if most == 0 or m * layers * float(tau.min()) / most >= cutoff:
         return float("inf")
-    static = (p.weights[:, at] if zero_stage < 3 else 0.0) + (p.gradients[:, at] if zero_stage < 2 else 0.0)
+    static = (p.weights[:, at, some] if zero_stage < 3 else 0.0) + (p.gradients[:, at, some] if zero_stage < 2 else 0.0)
     flight = np.minimum(np.arange(1, most + 1), m)
-    held = np.broadcast_to(static, p.tau[:, at].shape)[:, None, :] + p.activation[:, at][:, None, :] * flight[None, :, None]       # [G, k, R]
-    in_memory = np.floor(np.maximum(p.room[:, at][:, None, :], 0.0) / np.maximum(held, 1e-300) + SLACK)
-    present = np.arange(most)[None, :] < np.minimum(stages, most)[:, None]                                                        # [G, k]
+    held = np.broadcast_to(static, tau.shape)[:, None, :] + activation[:, None, :] * flight[None, :, None]            # [G, k, R]
+    in_memory = np.floor(room[:, None, :] / np.maximum(held, 1e-300) + SLACK)
+    present = np.arange(most)[None, :] < np.minimum(stages, most)[:, None]                                           # [G, k]
 
     def holds(time_s: float) -> bool:
         with np.errstate(invalid="ignore"):
-            cap = np.minimum(in_memory, np.floor(time_s / (m * p.tau[:, at])[:, None, :] + SLACK)).max(axis=2)
+            cap = np.minimum(in_memory, np.floor(time_s / (m * tau)[:, None, :] + SLACK)).max(axis=2)
         caps = np.sort((cap * present).ravel())[::-1][:most]
         return bool(caps.sum() >= layers)
 
-    return least_time(holds, m * layers * float(p.tau[:, at].min()) / most, cutoff)
+    return least_time(holds, m * layers * float(tau.min()) / most, cutoff)
 
 
 def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, gpus: Floats, cutoff: float) -> float:

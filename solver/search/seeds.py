@@ -1,73 +1,106 @@
-"""A first plan to beat: a few hundred even layouts estimated from probes, the most promising laid out and priced. They prove nothing; they prune."""
+"""A first plan to beat: a few thousand balanced layouts estimated from probes, the most promising laid out and priced. They prove nothing; they prune."""
 from dataclasses import replace
 
 import numpy as np
 
-from solver.domain.degrees import even_split
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import StagePick
-from solver.search.probes import probe
+from solver.search.probes import Probe, probe
 from solver.search.space import Choice, Space
-from solver.search.tables import TableFactory
-from solver.simulate.orders import in_flight
+from solver.search.tables import Floats, TableFactory
 
 TRIED = 24                                                 # layouts priced
 SIZES = 3                                                  # smallest micro-batch sizes tried
-CONTEXTS = 3                                               # smallest context degrees tried
+CONTEXTS = 4                                               # smallest context degrees tried
+
+Ranked = tuple[float, Choice, int, tuple[int, ...]]        # estimated seconds, choice, recompute index, stages by node group
 
 
 def sow(space: Space, factory: TableFactory, incumbents: Incumbents) -> None:
-    """Offer the best even layouts: equal stages in one node group after another, the same recompute everywhere."""
-    ranked: list[tuple[float, Choice, int, int]] = []
+    """Offer the best balanced layouts: one tensor degree and recompute mode, layers by the speed of each stage's node group, slower groups first."""
+    ranked: list[Ranked] = []
     for cp, ulysses in [c for c in space.contexts() if c[1] == 1][:CONTEXTS]:
         for ep, etp in space.experts():
             for b in space.micro_batch_sizes()[:SIZES]:
-                ranked += _rank(space, factory, cp, ulysses, ep, etp, b)
+                p = probe(space, factory, cp, ulysses, ep, etp, b, space.recompute_modes())
+                for replicas in space.replica_counts(cp, b):
+                    for zero in space.zero_stages():
+                        ranked += _rank(space, p, space.base(cp, ulysses, ep, etp, b, replicas, zero))
     tried = 0
     for _, choice, mode, stages in sorted(ranked, key=lambda r: r[0]):
+        tried += _offer(space, factory, incumbents, choice, mode, stages)
         if tried >= TRIED:
             break
-        if _offer(space, factory, incumbents, choice, mode, stages):
-            tried += 1
 
 
-def _rank(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, b: int) -> list[tuple[float, Choice, int, int]]:
-    """(estimated seconds, choice, recompute index, stages) of every even layout that seems to fit, at the speed of the slowest group."""
-    modes = space.recompute_modes()
-    p = probe(space, factory, cp, ulysses, ep, etp, b, modes)
-    layers, found = space.model.num_layers, []
-    with np.errstate(invalid="ignore"):
-        tau, activation, room = p.tau.max(axis=0), p.activation.max(axis=0), p.room.min(axis=0)
-    for replicas in space.replica_counts(cp, b):
-        for zero in space.zero_stages():
-            choice = space.base(cp, ulysses, ep, etp, b, replicas, zero)
-            for i, tp in enumerate(p.degrees):
-                most = min(int(p.fit[:, i].sum()) // (cp * replicas), layers, choice.micro_batches, space.constraints.max_pp or layers)
-                for stages in range(1, most + 1):
-                    held = -(-layers // stages)
-                    static = (p.weights[:, i].max(axis=0) if zero < 3 else 0.0) + (p.gradients[:, i].max(axis=0) if zero < 2 else 0.0)
-                    flight = in_flight("1f1b", 0, stages, choice.micro_batches, 1)
-                    fits = held * (static * (1.0 + (2.0 / replicas if zero else 2.0)) + activation[i] * flight) <= room[i]
-                    seconds = (choice.micro_batches + stages - 1) * held * tau[i]
-                    found += [(float(seconds[r]), replace(choice, alike=a), r, stages) for a in space.alikes(choice, tp)[:1] for r in range(len(modes)) if fits[r]]
+def _rank(space: Space, p: Probe, choice: Choice) -> list[Ranked]:
+    """Balanced layouts that seem to fit, on all groups together and on each alone."""
+    found: list[Ranked] = []
+    groups = range(len(space.groups))
+    for i, tp in enumerate(p.degrees):
+        alikes = space.alikes(choice, tp)[:1]
+        room = p.fit[:, i] // (choice.cp * choice.replicas)
+        for members in ([*groups], *([g] for g in groups if len(groups) > 1)):
+            counts = tuple(int(min(room[g], space.model.num_layers)) if g in members else 0 for g in groups)
+            for stages in sorted({tuple(-(-n // part) for n in counts) for part in (1, 2, 4, 8)}):
+                total = sum(stages)
+                if not alikes or not 0 < total <= min(space.model.num_layers, choice.micro_batches, space.constraints.max_pp or total):
+                    continue
+                for mode in range(p.tau.shape[2]):
+                    seconds = _estimate(space, p, choice, i, mode, np.array(stages))
+                    if seconds is not None:
+                        found.append((seconds, replace(choice, alike=alikes[0]), mode, stages))
     return found
 
 
-def _offer(space: Space, factory: TableFactory, incumbents: Incumbents, choice: Choice, mode: int, stages: int) -> bool:
-    """Price the even layout with this many stages, groups in the order given; False where it does not exist."""
-    alike = choice.alike
+def _estimate(space: Space, p: Probe, choice: Choice, degree: int, mode: int, stages: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> float | None:
+    """Seconds at perfect balance, or None where the layers of the first stage of some group do not fit."""
+    used = stages > 0
+    tau = p.tau[:, degree, mode]
+    if not np.isfinite(tau[used]).all():
+        return None
+    rate = np.where(used, 1.0 / tau, 0.0)
+    layers = space.model.num_layers * rate / float(rate @ stages)
+    states = (p.weights[:, degree, mode] if choice.zero_stage < 3 else 0.0) + (p.gradients[:, degree, mode] if choice.zero_stage < 2 else 0.0)
+    order = np.argsort(-tau)
+    behind: Floats = np.cumsum(stages[order][::-1])[::-1][np.argsort(order)]                    # stages from each group's first to the last
+    need = layers * (states + p.activation[:, degree, mode] * np.minimum(behind, choice.micro_batches))
+    if (need[used] > p.room[:, degree, mode][used]).any():
+        return None
+    return float((choice.micro_batches + stages.sum() - 1) * space.model.num_layers / float(rate @ stages))
+
+
+def _offer(space: Space, factory: TableFactory, incumbents: Incumbents, choice: Choice, mode: int, stages: tuple[int, ...]) -> bool:
+    """Price the balanced layout; False where it does not exist."""
     name = space.flat_name()
-    if alike is None or name is None:
+    if choice.alike is None or name is None:
         return False
-    wanted = space.recompute_modes()[mode]
-    kinds = [k for k in space.kinds(replace(choice, schedule=name, alike=replace(alike, recompute=wanted)))]
-    room = {k.spec.groups: space.gpus[k.spec.groups[0]] // k.gpus for k in kinds if len(k.spec.groups) == 1}
-    order = [i for i, k in enumerate(kinds) if len(k.spec.groups) == 1 for _ in range(room[k.spec.groups])][:stages]
-    if len(order) < stages:
-        straddling = [i for i, k in enumerate(kinds) if len(k.spec.groups) > 1]
-        if not straddling:
-            return False
-        order += [straddling[-1]] * (stages - len(order))
-    picks = [StagePick(kind=i, layers=n) for i, n in zip(order, even_split(space.model.num_layers, stages), strict=True)]
+    kinds = space.kinds(replace(choice, schedule=name, alike=replace(choice.alike, recompute=space.recompute_modes()[mode])))
+    index = {k.spec.groups: i for i, k in enumerate(kinds)}
+    wanted = [(index.get((g.name,)), n) for g, n in zip(space.groups, stages, strict=True) if n]
+    if any(i is None for i, _ in wanted):
+        return False
+    tables = factory.tables(replace(choice, schedule=name), kinds)
+    tau = np.diff(tables.time, axis=1).mean(axis=1)
+    order = sorted((i for i, n in wanted for _ in range(n) if i is not None), key=lambda i: -tau[i])
+    sizes = shares(space.model.num_layers, 1.0 / tau[order])
+    picks = [StagePick(kind=i, layers=n) for i, n in zip(order, sizes, strict=True)]
     incumbents.offer(layout_of_picks(replace(choice, schedule=name), kinds, picks))
     return True
+
+
+def shares(total: int, weights: Floats) -> list[int]:
+    """`total` whole layers in proportion to weights, at least one each, the largest remainders first.
+
+    >>> shares(10, np.array([1.0, 1.0, 3.0]))
+    [2, 2, 6]
+    """
+    exact = np.maximum(weights / weights.sum() * total, 1.0)
+    whole = np.floor(exact).astype(int)
+    for i in np.argsort(whole - exact, kind="stable")[:max(0, total - int(whole.sum()))]:
+        whole[i] += 1
+    while whole.sum() > total:
+        whole[int(np.argmax(whole))] -= 1
+    while whole.sum() < total:
+        whole[int(np.argmax(weights / whole))] += 1
+    return [int(n) for n in whole]

@@ -23,6 +23,7 @@ class Limits:
     """Sizes at which the search changes its ways: counted in labels, never in seconds, so that a run repeats itself. Tests set each to its least."""
 
     beam_labels: int = 300                                 # kept per level in the first, inexact pass that finds an incumbent
+    plain_labels: int = 2_000                              # per level before prices are worth their making
     label_limit: int = 150_000                             # per level of the exact pass; beyond it CP-SAT takes over
     list_limit: int = 400_000                              # plans listed one by one where the bound is not tight
     tried: int = 4                                         # plans of each pass that are priced at once
@@ -79,8 +80,11 @@ class Solver:
             if beam.complete and not beam.plans:
                 return float("inf")
         target = min(target, self._cutoff())
-        go = cost_to_go(t, target)
-        exact = self._run(t, go, target, dominance=True, most=self.limits.label_limit)
+        go = cost_to_go(t, target, scales=())
+        exact = self._run(t, go, target, dominance=True, most=self.limits.plain_labels)
+        if not exact.complete:
+            go = cost_to_go(t, target)
+            exact = self._run(t, go, target, dominance=True, most=self.limits.label_limit)
         self._price(choice, t, exact)
         if not exact.complete:
             return 0.0 if self.stop() or self.engine == "dynamic_program" else self._by_cp_sat(choice, t, target)
