@@ -16,7 +16,7 @@ def legal_degrees(problem: Problem) -> tuple[int, ...]:
 
 
 def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
-    """The global batch is the sum of all micro-batches; widths divide the micro-batch; ZeRO alike in all stages."""
+    """The global batch is the sum of all micro-batches; widths divide the micro-batch; ZeRO alike in all stages, and beyond 1 only in alike stages."""
     found: list[Reason] = []
     if isinstance(problem.workload, TrainingWorkload):
         batch, done = problem.workload.global_batch_size, layout.replicas * layout.micro_batches * layout.micro_batch_size
@@ -32,4 +32,7 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
     if len(stages) > 1:
         found.append(Reason(code="data.zero_mixed", message=f"stages have zero_stage {', '.join(map(str, sorted(stages)))}",
                             fix=f"zero_stage {min(stages)} in every stage"))
+    elif max(stages) >= 2 and len({(stage.tp, stage.dp) for stage in layout.stages}) > 1:
+        found.append(Reason(code="data.zero_unlike", message=f"zero_stage {max(stages)} with stages that differ in tp or dp",
+                            fix="zero_stage 1, or the same tp and dp in every stage: launchers of unlike stages shard optimizer states at most"))
     return tuple(found)
