@@ -23,10 +23,12 @@ def judge(problem: Problem, plan: Plan, predicted: Estimate, constraints: Constr
     priced = price(problem, layout)
     found += priced.reasons
     if priced != predicted:
-        found.append(Reason(code="judge.price", message=f"the plan is priced at {priced.step_time_s!r} s, the answer claims {predicted.step_time_s!r} s",
+        found.append(Reason(code="judge.price",
+                            message=f"the plan is priced at {priced.step_time_s!r} s, the answer claims {predicted.step_time_s!r} s",
                             fix="the price of the plan, digit for digit"))
     if not priced.feasible:
-        found.append(Reason(code="judge.infeasible", message=f"the plan is not feasible (risk {priced.risk})", fix="a plan that fits and breaks no rule"))
+        found.append(Reason(code="judge.infeasible", message=f"the plan is not feasible (risk {priced.risk})",
+                            fix="a plan that fits and breaks no rule"))
     return tuple(found)
 
 
@@ -36,7 +38,8 @@ def _coverage(problem: Problem, plan: Plan) -> Iterator[Reason]:
         chunks = [stage.layers[c] for c in range(len(pipeline.stages[0].layers)) for stage in pipeline.stages if c < len(stage.layers)]
         passed = [layer for first, last in chunks for layer in range(first, last + 1)]
         if passed != list(range(problem.model.num_layers)):
-            yield Reason(code="judge.layers", message=f"pipeline {i} passes {len(passed)} layers, not 0 to {problem.model.num_layers - 1} once each in order",
+            yield Reason(code="judge.layers",
+                         message=f"pipeline {i} passes {len(passed)} layers, not 0 to {problem.model.num_layers - 1} once each in order",
                          fix="each layer once")
             return
 
@@ -54,7 +57,8 @@ def _gpus(problem: Problem, plan: Plan) -> Iterator[Reason]:
             return
     for i, stage in _stages(plan):
         if stage.gpus != stage.tp * stage.cp * stage.dp:
-            yield Reason(code="judge.gpu_count", stage=i, message=f"{stage.gpus} GPUs for tp {stage.tp} x cp {stage.cp} x dp {stage.dp}", fix="their product")
+            yield Reason(code="judge.gpu_count", stage=i, message=f"{stage.gpus} GPUs for tp {stage.tp} x cp {stage.cp} x dp {stage.dp}",
+                         fix="their product")
             return
 
 
@@ -73,9 +77,10 @@ def _batch(problem: Problem, plan: Plan) -> Iterator[Reason]:
 def _constraints(plan: Plan, predicted: Estimate, constraints: Constraints) -> Iterator[Reason]:
     """Each constraint of the request against the plan."""
     stages = [stage for _, stage in _stages(plan)]
-    allowed = (("tp", {s.tp for s in stages}), ("cp", {s.cp for s in stages}), ("ep", {s.ep for s in stages}), ("recompute", {s.recompute for s in stages}),
-               ("zero_stage", {s.zero_stage for s in stages}), ("schedules", {plan.schedule}), ("virtual_stages", {plan.virtual_stages}),
-               ("micro_batch_size", {plan.micro_batch_size}), ("dp", {len(plan.pipelines)}), ("node_groups", {d.node_group for s in stages for d in s.devices}))
+    allowed = (("tp", {s.tp for s in stages}), ("cp", {s.cp for s in stages}), ("ep", {s.ep for s in stages}),
+               ("recompute", {s.recompute for s in stages}), ("zero_stage", {s.zero_stage for s in stages}), ("schedules", {plan.schedule}),
+               ("virtual_stages", {plan.virtual_stages}), ("micro_batch_size", {plan.micro_batch_size}), ("dp", {len(plan.pipelines)}),
+               ("node_groups", {d.node_group for s in stages for d in s.devices}))
     if constraints.candidates is None:
         for name, values in allowed:
             wanted = getattr(constraints, name)
@@ -89,6 +94,9 @@ def _constraints(plan: Plan, predicted: Estimate, constraints: Constraints) -> I
     if constraints.launcher == "megatron" and max(s.zero_stage for s in stages) > 1:
         yield Reason(code="constraints.launcher", message="ZeRO 2 or 3 is not written for Megatron-LM", fix="ZeRO 0 or 1")
     if constraints.memory_margin is not None and predicted.risk != "safe":
-        yield Reason(code="constraints.memory_margin", message=f"risk is {predicted.risk}", fix=f"{constraints.memory_margin:.0%} of memory left free")
-    if constraints.max_price_per_hour is not None and (predicted.price_per_hour is None or predicted.price_per_hour > constraints.max_price_per_hour * (1 + 1e-9)):
-        yield Reason(code="constraints.max_price_per_hour", message=f"{predicted.price_per_hour} per hour", fix=f"at most {constraints.max_price_per_hour}")
+        yield Reason(code="constraints.memory_margin", message=f"risk is {predicted.risk}",
+                     fix=f"{constraints.memory_margin:.0%} of memory left free")
+    if constraints.max_price_per_hour is not None and (predicted.price_per_hour is None
+                                                       or predicted.price_per_hour > constraints.max_price_per_hour * (1 + 1e-9)):
+        yield Reason(code="constraints.max_price_per_hour", message=f"{predicted.price_per_hour} per hour",
+                     fix=f"at most {constraints.max_price_per_hour}")

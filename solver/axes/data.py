@@ -16,7 +16,7 @@ def legal_degrees(problem: Problem) -> tuple[int, ...]:
 
 
 def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
-    """The global batch is the sum of all micro-batches; widths divide the micro-batch; ZeRO alike in all stages, and beyond 1 only in alike stages."""
+    """The global batch is the sum of all micro-batches; widths divide the micro-batch; ZeRO alike in all stages, beyond 1 only in alike stages."""
     found: list[Reason] = []
     if isinstance(problem.workload, TrainingWorkload):
         batch, done = problem.workload.global_batch_size, layout.replicas * layout.micro_batches * layout.micro_batch_size

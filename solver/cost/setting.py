@@ -73,8 +73,8 @@ def _setting(key: Same[Problem]) -> Setting:
     wide = 4.0 if workload.precision == "fp32" else 2.0
     return Setting(problem=problem, model=model, workload=workload, constants=constants,
                    machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},
-                   classes=tuple(dict.fromkeys(layers)), layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload), activation_element=wide,
-                   gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
+                   classes=tuple(dict.fromkeys(layers)), layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload),
+                   activation_element=wide, gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
 
 
 def _optimizer(constants: Efficiency, workload: TrainingWorkload) -> OptimizerCost:

@@ -86,7 +86,7 @@ def _fault(value: Any, mark: Any) -> str | None:
 def refuse_bad_values(instance: Any) -> None:
     """Raise `InputError` with every field of a dataclass instance that lies outside its annotated bounds."""
     faults = []
-    for name, marks in _checks(type(instance)):
+    for name, marks in _checks(instance.__class__):
         value = getattr(instance, name)
         if value is None:
             continue

@@ -33,7 +33,8 @@ class MoE:
     def __post_init__(self) -> None:
         refuse_bad_values(self)
         if self.top_k > self.num_experts:
-            raise InputError(Fault(pointer="/top_k", message=f"{self.top_k} experts per token of {self.num_experts}", legal=f"1 to {self.num_experts}"))
+            raise InputError(Fault(pointer="/top_k", message=f"{self.top_k} experts per token of {self.num_experts}",
+                                   legal=f"1 to {self.num_experts}"))
 
     @property
     def shared_width(self) -> int:
@@ -79,7 +80,7 @@ class Architecture:
     layer_types: Annotated[tuple[LayerType, ...], Len(1, MAX_LAYERS)] | None = None
     sliding_window: Size | None = None                     # tokens that a layer of sliding (or chunked) attention sees
     max_position_embeddings: Size | None = None            # only where positions are learned (GPT-2): counts as parameters
-    attention_bias: bool = False                           # on queries, keys and values; on the output projection too unless the next field says otherwise
+    attention_bias: bool = False                           # on queries, keys and values; on the output projection too unless the next says otherwise
     attention_output_bias: bool | None = None
     attention_sinks: bool = False                          # one learned logit per head (gpt-oss)
     qk_norm: QKNorm = "none"
@@ -96,7 +97,8 @@ class Architecture:
             faults.append(Fault(pointer="/num_kv_heads", message=f"{self.num_attention_heads} heads do not divide into {self.num_kv_heads} KV heads",
                                 legal=f"a divisor of {self.num_attention_heads}"))
         if self.head_dim is None and self.mla is None and self.hidden_size % self.num_attention_heads:
-            faults.append(Fault(pointer="/num_attention_heads", message=f"hidden_size {self.hidden_size} is no multiple of {self.num_attention_heads} heads",
+            faults.append(Fault(pointer="/num_attention_heads",
+                                message=f"hidden_size {self.hidden_size} is no multiple of {self.num_attention_heads} heads",
                                 legal="a divisor of hidden_size, or head_dim given"))
         if self.layer_types is not None and len(self.layer_types) != self.num_layers:
             faults.append(Fault(pointer="/layer_types", message=f"{len(self.layer_types)} types for {self.num_layers} layers", legal="one per layer"))

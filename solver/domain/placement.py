@@ -81,10 +81,12 @@ def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Rea
         have = sum(tensor_groups_available(g, s.tp) for g in problem.cluster.node_groups)
         fix = f"at most {have} tensor-parallel groups of {s.tp}" if have else "a tp that divides the node, or whole nodes"
         return None, (Reason(code="cluster.too_small", fix=fix,
-                             message=f"tp {s.tp} x cp {s.cp} x dp {s.dp} x pp {s.pp} needs {need} tensor-parallel groups of {s.tp} GPUs; the cluster has {have}"),)
+                             message=f"tp {s.tp} x cp {s.cp} x dp {s.dp} x pp {s.pp} needs {need} tensor-parallel groups of {s.tp} GPUs; "
+                                     f"the cluster has {have}"),)
     if problem.workload.kind != "training" or problem.workload.global_batch_size % (s.dp * s.micro_batch_size):
         batch = getattr(problem.workload, "global_batch_size", 0)
-        reasons += (Reason(code="data.batch_indivisible", message=f"global batch {batch} does not divide into dp {s.dp} x micro-batch {s.micro_batch_size}",
+        reasons += (Reason(code="data.batch_indivisible",
+                           message=f"global batch {batch} does not divide into dp {s.dp} x micro-batch {s.micro_batch_size}",
                            fix=f"a divisor of {batch}"),)
     micro_batches = max(1, getattr(problem.workload, "global_batch_size", 1) // (s.dp * s.micro_batch_size))
     pipelines = []
@@ -104,7 +106,8 @@ def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Rea
 def _virtual_stage_layers(num_layers: int, s: Strategy) -> tuple[tuple[tuple[tuple[int, int], ...], ...] | None, tuple[Reason, ...]]:
     chunks = s.pp * s.virtual_stages
     if chunks > num_layers:
-        return None, (Reason(code="pipeline.too_many_stages", message=f"pp {s.pp} x virtual stages {s.virtual_stages} = {chunks} parts for {num_layers} layers",
+        return None, (Reason(code="pipeline.too_many_stages",
+                             message=f"pp {s.pp} x virtual stages {s.virtual_stages} = {chunks} parts for {num_layers} layers",
                              fix=f"pp x virtual_stages of at most {num_layers}"),)
     if s.layers_per_stage is None:
         sizes = even_split(num_layers, chunks)             # in the order that a micro-batch passes them: chunk 0 of every stage, then chunk 1, ...
@@ -114,7 +117,8 @@ def _virtual_stage_layers(num_layers: int, s: Strategy) -> tuple[tuple[tuple[tup
                                  message=f"layers_per_stage has {len(s.layers_per_stage)} entries that sum to {sum(s.layers_per_stage)}, "
                                          f"for {s.pp} stages and {num_layers} layers"),)
         if min(s.layers_per_stage) < s.virtual_stages:
-            return None, (Reason(code="pipeline.empty_stage", message=f"a stage of {min(s.layers_per_stage)} layers cannot be cut into {s.virtual_stages} virtual stages",
+            return None, (Reason(code="pipeline.empty_stage",
+                                 message=f"a stage of {min(s.layers_per_stage)} layers cannot be cut into {s.virtual_stages} virtual stages",
                                  fix=f"at least {s.virtual_stages} layers in every stage"),)
         split = [even_split(n, s.virtual_stages) for n in s.layers_per_stage]
         sizes = tuple(split[stage][chunk] for chunk in range(s.virtual_stages) for stage in range(s.pp))
@@ -170,9 +174,9 @@ def place(problem: Problem, layout: Layout) -> Plan | None:
                                 zero_stage=stage.zero_stage, devices=tuple(_slices(gpus))))
         pipelines.append(Pipeline(micro_batches=layout.micro_batches, stages=tuple(stages)))
     return Plan(pipelines=tuple(pipelines), schedule=layout.schedule, micro_batch_size=layout.micro_batch_size, virtual_stages=layout.virtual_stages,
-                sequence_parallel=layout.sequence_parallel, ulysses=layout.ulysses if layout.ulysses > 1 else None, slices=layout.slices, offload=layout.offload,
-                shard_group=layout.shard_group, vocabulary_parallel_loss=layout.vocabulary_parallel_loss, pipeline_vocabulary=layout.pipeline_vocabulary,
-                framework=layout.framework)
+                sequence_parallel=layout.sequence_parallel, ulysses=layout.ulysses if layout.ulysses > 1 else None, slices=layout.slices,
+                offload=layout.offload, shard_group=layout.shard_group, vocabulary_parallel_loss=layout.vocabulary_parallel_loss,
+                pipeline_vocabulary=layout.pipeline_vocabulary, framework=layout.framework)
 
 
 def _slices(gpus: list[Gpu]) -> Iterator[DeviceSlice]:

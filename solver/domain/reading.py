@@ -25,15 +25,18 @@ def layout_of(problem: Problem, plan: Plan) -> tuple[Layout | None, tuple[Reason
         stages.append(stage_layout(stage, tuple(sorted({g[0] for g in gpus}))))
     edges = tuple(Edge(same_node=_shared_block(ranks, i, (i + 1) % len(stages), groups)) for i in range(len(stages)))
     if plan.virtual_stages != len(first.stages[0].layers):
-        reasons.append(Reason(code="pipeline.virtual_stages", message=f"virtual_stages is {plan.virtual_stages}, the stages list {len(first.stages[0].layers)} ranges",
+        reasons.append(Reason(code="pipeline.virtual_stages",
+                              message=f"virtual_stages is {plan.virtual_stages}, the stages list {len(first.stages[0].layers)} ranges",
                               fix=f"virtual_stages {len(first.stages[0].layers)}"))
     if any(len(s.groups) > 1 for s in stages) and len({(s.tp, s.dp) for s in stages}) > 1:
         reasons.append(Reason(code="placement.straddle_unlike", message="a stage straddles node groups while stages differ in tp or dp",
-                              fix="stages within one node group each, or the same tp and dp in every stage: launchers of unlike stages bind each to one device type"))
-    layout = Layout(stages=tuple(stages), edges=edges, replicas=len(plan.pipelines), micro_batches=first.micro_batches, micro_batch_size=plan.micro_batch_size,
-                    schedule=plan.schedule, virtual_stages=len(first.stages[0].layers), sequence_parallel=plan.sequence_parallel, ulysses=plan.ulysses or 1,
-                    vocabulary_parallel_loss=plan.vocabulary_parallel_loss, pipeline_vocabulary=plan.pipeline_vocabulary, framework=plan.framework,
-                    slices=plan.slices, offload=plan.offload, shard_group=plan.shard_group)
+                              fix="stages within one node group each, or the same tp and dp in every stage: "
+                                  "launchers of unlike stages bind each to one device type"))
+    layout = Layout(stages=tuple(stages), edges=edges, replicas=len(plan.pipelines), micro_batches=first.micro_batches,
+                    micro_batch_size=plan.micro_batch_size, schedule=plan.schedule, virtual_stages=len(first.stages[0].layers),
+                    sequence_parallel=plan.sequence_parallel, ulysses=plan.ulysses or 1, vocabulary_parallel_loss=plan.vocabulary_parallel_loss,
+                    pipeline_vocabulary=plan.pipeline_vocabulary, framework=plan.framework, slices=plan.slices, offload=plan.offload,
+                    shard_group=plan.shard_group)
     return layout, tuple(reasons)
 
 
@@ -45,10 +48,12 @@ def _unlike_replicas(plan: Plan) -> list[Reason]:
     first = plan.pipelines[0]
     for i, pipeline in enumerate(plan.pipelines):
         if pipeline.micro_batches != first.micro_batches or [_shape(s) for s in pipeline.stages] != [_shape(s) for s in first.stages]:
-            return [Reason(code="pipelines.unequal", message=f"pipeline {i} differs from pipeline 0 in its stages or its {pipeline.micro_batches} micro-batches",
+            return [Reason(code="pipelines.unequal",
+                           message=f"pipeline {i} differs from pipeline 0 in its stages or its {pipeline.micro_batches} micro-batches",
                            fix="pipelines that are alike: unequal replicas are not planned by this version")]
     if len({len(s.layers) for s in first.stages}) > 1:
-        return [Reason(code="pipeline.virtual_stages", message="stages have different numbers of layer ranges", fix="one range per virtual stage, the same number in every stage")]
+        return [Reason(code="pipeline.virtual_stages", message="stages have different numbers of layer ranges",
+                       fix="one range per virtual stage, the same number in every stage")]
     return []
 
 
@@ -79,12 +84,14 @@ def _gpu_fault(stage: int, gpu: Gpu, groups: dict[str, NodeGroup], gone: set[Gpu
     name, node, index = gpu
     group = groups.get(name)
     if group is None:
-        return [Reason(code="placement.unknown_group", stage=stage, message=f"node group {name!r} is not in the cluster", fix=f"one of {', '.join(groups)}")]
+        return [Reason(code="placement.unknown_group", stage=stage, message=f"node group {name!r} is not in the cluster",
+                       fix=f"one of {', '.join(groups)}")]
     if node >= group.nodes or index >= group.gpus_per_node:
         return [Reason(code="placement.no_such_gpu", stage=stage, message=f"{name} has no node {node}, GPU {index}",
                        fix=f"node 0 to {group.nodes - 1}, GPU 0 to {group.gpus_per_node - 1}")]
     if gpu in gone:
-        return [Reason(code="placement.unavailable", stage=stage, message=f"GPU {index} of node {node} in {name} is marked unavailable", fix="another GPU")]
+        return [Reason(code="placement.unavailable", stage=stage, message=f"GPU {index} of node {node} in {name} is marked unavailable",
+                       fix="another GPU")]
     if gpu in seen:
         return [Reason(code="placement.used_twice", stage=stage, message=f"GPU {index} of node {node} in {name} is used twice", fix="each GPU once")]
     return []
@@ -112,7 +119,8 @@ def _placement(i: int, stage: Stage, gpus: Sequence[Gpu], groups: dict[str, Node
             continue
         if sum(v[0] == name for v in visits) > -(-used // fit) + 1:
             reasons.append(Reason(code="placement.scattered", stage=i, fix="ranks of a stage node by node, on as few nodes as they need",
-                                  message=f"{used} GPUs of {name} lie on {sum(v[0] == name for v in visits)} stretches of nodes where {-(-used // fit)} suffice"))
+                                  message=f"{used} GPUs of {name} lie on {sum(v[0] == name for v in visits)} stretches of nodes "
+                                          f"where {-(-used // fit)} suffice"))
     return reasons
 
 

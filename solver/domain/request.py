@@ -27,7 +27,8 @@ class ModelSpec:
         refuse_bad_values(self)
         given = [n for n in ("preset", "hf_config", "architecture") if getattr(self, n) is not None]
         if len(given) != 1:
-            raise InputError(Fault(pointer="", message=f"a model is given in exactly one way, not {len(given)}", legal="one of preset, hf_config, architecture"))
+            raise InputError(Fault(pointer="", message=f"a model is given in exactly one way, not {len(given)}",
+                                   legal="one of preset, hf_config, architecture"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Lower bounds on the step time of everything that a choice's tables allow, and on what is left to do from a partial plan.
 
-Notation: stages are counted k = 1, 2, ... from the last; x_k is a stage's time per micro-batch, F_k its forward part, D_k = x_1 + ... + x_{k-1}, S = Σ x, m micro-batches.
-The recurrence of 1F1B is a longest path; each of these is the length of one path through it, hence a lower bound (transfers are part of x):
+Notation: stages are counted k = 1, 2, ... from the last; x_k is a stage's time per micro-batch, F_k its forward part, D_k = x_1 + ... + x_{k-1}, S =
+Σ x, m micro-batches. The recurrence of 1F1B is a longest path; each of these is the length of one path through it, hence a lower bound (transfers are
+part of x):
 
     S + (m - 1) x_k - D_k                     fill to stage k, m micro-batches there, drain
     S + (m - 1) x_k - (min(m, k) - 1) F_k     one micro-batch through the whole pipeline first, then the rest of stage k's work
@@ -37,7 +38,8 @@ def layer_floor(t: Tables) -> Floats:
     """[L + 1] least time of the first L - c layers and the embedding, whatever their kinds: the cost to go without resources."""
     per_layer = np.diff(t.time, axis=1).min(axis=0)
     left = per_layer.sum() - np.concatenate(([0.0], np.cumsum(per_layer)))
-    return np.maximum(left, 0.0) + t.embedding_time.min()
+    floor: Floats = np.maximum(left, 0.0) + t.embedding_time.min()
+    return floor
 
 
 def sync_floor(t: Tables) -> float:
@@ -50,8 +52,9 @@ def quick_bound(t: Tables) -> float:
     """A lower bound on the step time of the choice, without search.
 
     Let a plan have T = its step time. Every stage has m x_k <= T - sync, and GPUs are limited: for multipliers λ_g >= 0 with Σ λ_g N_g = m,
-    m max x >= Σ_g λ_g N_g max x >= Σ_stages λ gpus_k x_k, so T >= sync + Σ_layers min_u λ_u gpus_u τ_u (a straddling kind takes its cheapest group's λ).
-    With the fill, T >= sync + S + (m - 1 - φ (K - 1)) max x where F_k <= φ x_k and K bounds the number of stages; both are maximised over a grid of λ.
+    m max x >= Σ_g λ_g N_g max x >= Σ_stages λ gpus_k x_k, so T >= sync + Σ_layers min_u λ_u gpus_u τ_u (a straddling kind takes its cheapest group's
+    λ). With the fill, T >= sync + S + (m - 1 - φ (K - 1)) max x where F_k <= φ x_k and K bounds the number of stages; both are maximised over a grid
+    of λ.
     """
     m, r = t.micro_batches, t.resources
     per_layer = np.diff(t.time, axis=1)                    # [K, L]
@@ -75,10 +78,14 @@ def quick_bound(t: Tables) -> float:
 
 
 def flat_bound(t: Tables, cutoff: float, max_stages: int | None = None) -> float:
-    """A lower bound on plans without virtual stages of kinds that use equally many GPUs, with memory and whole layers; infinite where none is below `cutoff`.
+    """A lower bound on plans without virtual stages of kinds that use equally many GPUs, with memory and whole layers.
 
-    From T >= S + z_k + sync a stage at position k holds at most floor((T - S_min - sync_min) / (((m - 1) - φ (min(m, k) - 1)) τ)) layers, and no more than its memory:
-    where the best stages that the GPUs allow do not reach L, no plan is as fast as T. φ is the largest share of a stage's time that is forward.
+    Infinite where none is below `cutoff`. From T >= S + z_k + sync a stage at position k holds at most
+
+        floor((T - S_min - sync_min) / (((m - 1) - φ (min(m, k) - 1)) τ))
+
+    layers, and no more than its memory: where the best stages that the GPUs allow do not reach L, no plan is as fast as T. φ is the largest share
+    of a stage's time that is forward.
     """
     m, layers = t.micro_batches, np.diff(t.time, axis=1)
     tau, most = layers.min(axis=1), min(stage_count_bound(t), max_stages or t.layers)
@@ -152,4 +159,5 @@ def most_layers(t: Tables, k: int, limit: float) -> Ints:
     per_static, per_activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
     in_memory = (t.capacity - t.buffers) / np.maximum(per_static + per_activation * held(t.schedule, m, k), 1e-300)
     in_time = limit / (m * per_layer)
-    return np.clip(np.floor(np.minimum(in_memory, in_time) * (1 + SLACK) + SLACK), 0, t.layers).astype(np.int64)
+    most: Ints = np.clip(np.floor(np.minimum(in_memory, in_time) * (1 + SLACK) + SLACK), 0, t.layers).astype(np.int64)
+    return most

@@ -1,4 +1,7 @@
-"""Kinds that another kind beats at a position in every way that the search can see: fewer or equal GPUs of the same groups, no slower, no larger, no dearer edges."""
+"""Kinds that another kind beats at a position in every way that the search can see.
+
+The other takes fewer or equal GPUs of the same groups, is no slower and no larger, and has no dearer edges.
+"""
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +10,10 @@ from solver.search.tables import Floats, Ints, Tables
 
 
 def capability(t: Tables, k: int, limits: Ints) -> NDArray[np.int64] | None:
-    """[K, 2] most layers at position k as a middle (or last) and as the first stage, by memory and by `limits`; None where layers are unlike, so that counts do not tell."""
+    """[K, 2] most layers at position k as a middle (or last) and as the first stage, by memory and by `limits`.
+
+    None where layers are unlike, so that counts do not tell.
+    """
     static, activation = np.diff(t.static, axis=1), np.diff(t.activation, axis=1)
     if np.ptp(static, axis=1).max() > 0 or np.ptp(activation, axis=1).max() > 0:
         return None
@@ -21,16 +27,21 @@ def capability(t: Tables, k: int, limits: Ints) -> NDArray[np.int64] | None:
 
 
 def undominated(t: Tables, k: int, limits: Ints) -> Ints:
-    """Indices of the kinds worth trying at position k. Every plan with another kind there has an equal one in s, Z, Q, GPUs and edges with one of these."""
+    """Indices of the kinds worth trying at position k.
+
+    Every plan with another kind there has an equal one in s, Z, Q, GPUs and edges with one of these.
+    """
     m = t.micro_batches
     x, forward = np.diff(t.time, axis=1), np.diff(t.forward, axis=1)
     share = 0 if t.schedule == "gpipe" else min(m, k) - 1
     last = k == 1
     costs: list[Floats] = [
-        x, (m - 1) * x - share * forward, t.embedding_time[:, None], ((m - 1) * t.embedding_time - share * t.embedding_forward)[:, None], t.edge, t.edge.T,
-        t.sync_constant, np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float), t.resources.price[t.set_index][:, None]]
+        x, (m - 1) * x - share * forward, t.embedding_time[:, None], ((m - 1) * t.embedding_time - share * t.embedding_forward)[:, None], t.edge,
+        t.edge.T, t.sync_constant, np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float),
+        t.resources.price[t.set_index][:, None]]
     if last:
-        costs += [t.head_time[:, None], ((m - 1) * t.head_time - share * t.head_forward)[:, None], t.sync_head, -t.shared_time[:, None], -t.shared_sync]
+        costs += [t.head_time[:, None], ((m - 1) * t.head_time - share * t.head_forward)[:, None], t.sync_head, -t.shared_time[:, None],
+                  -t.shared_sync]
     counts = capability(t, k, limits)
     if counts is not None:
         costs.append(-counts.astype(float))

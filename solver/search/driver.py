@@ -51,8 +51,9 @@ class Watch:
             return
         self.reported = now
         gap = max(0.0, 1 - self.bound_s / self.best_s) if self.best_s and self.bound_s is not None else None
-        self.report(Progress(phase=self.phase, incumbent_s=self.best_s, bound_s=self.bound_s, gap=gap, candidates=frontier.candidates if frontier else 0,
-                             pruned=frontier.pruned if frontier else 0, solved=solver.tally.solved if solver else 0, elapsed_s=now, message=message))
+        self.report(Progress(phase=self.phase, incumbent_s=self.best_s, bound_s=self.bound_s, gap=gap,
+                             candidates=frontier.candidates if frontier else 0, pruned=frontier.pruned if frontier else 0,
+                             solved=solver.tally.solved if solver else 0, elapsed_s=now, message=message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +73,10 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
            executor: Executor | None = None) -> SearchResult:
     """The best plan of the space, with a proof or with the bound that could not be closed.
 
-    The space: equal pipelines; per stage its node group, tensor degree, width, recompute and layers; GPipe, 1F1B and interleaved schedules; ZeRO 0-3; context
-    parallelism (ring and Ulysses); expert parallelism; any number of GPUs up to all. Without `memory_margin` among the constraints every plan that fits counts.
-    `executor` takes solves that do not depend on each other (the best plan of each node group alone); the answer is the same without it.
+    The space: equal pipelines; per stage its node group, tensor degree, width, recompute and layers; GPipe, 1F1B and interleaved schedules; ZeRO 0-3;
+    context parallelism (ring and Ulysses); expert parallelism; any number of GPUs up to all. Without `memory_margin` among the constraints every plan
+    that fits counts. `executor` takes solves that do not depend on each other (the best plan of each node group alone); the answer is the same
+    without it.
     """
     refuse_uncovered(objective, constraints)
     if constraints.memory_margin is not None:
@@ -99,7 +101,8 @@ def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
         faults.append(Fault(pointer="/objective", message=f"{objective!r} is not searched by this version", legal="throughput"))
     for i, name in enumerate(constraints.schedules or ()):
         if name not in ("gpipe", "1f1b", "interleaved"):
-            faults.append(Fault(pointer=f"/constraints/schedules/{i}", message=f"{name!r} is not planned by this version", legal="gpipe, 1f1b, interleaved"))
+            faults.append(Fault(pointer=f"/constraints/schedules/{i}", message=f"{name!r} is not planned by this version",
+                                legal="gpipe, 1f1b, interleaved"))
     if faults:
         raise NotCovered(*faults)
 
@@ -145,7 +148,8 @@ def _explore(problem: Problem, constraints: Constraints, options: SearchOptions,
             watch.tell(frontier, solver)
     bound_s = min(frontier.least_bound(), unfinished, incumbents.limit_s)
     proved = bound_s >= incumbents.limit_s * (1 - 2 * SLACK)
-    return Exploration(best=incumbents.best, bound_s=incumbents.limit_s if proved else bound_s, proved=proved, frontier=frontier, solver=solver, incumbents=incumbents)
+    return Exploration(best=incumbents.best, bound_s=incumbents.limit_s if proved else bound_s, proved=proved, frontier=frontier, solver=solver,
+                       incumbents=incumbents)
 
 
 def _tick(watch: Watch, frontier: Frontier, solver: Solver, incumbents: Incumbents, share: float) -> bool:
@@ -160,7 +164,8 @@ def _families(problem: Problem, constraints: Constraints) -> list[tuple[str, Con
     return [(f"only:{name}", replace(constraints, node_groups=(name,))) for name in groups] if len(groups) > 1 else []
 
 
-def _start_single_groups(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, executor: Executor | None) -> "list[Future[Baseline]]":
+def _start_single_groups(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits,
+                         executor: Executor | None) -> "list[Future[Baseline]]":
     if executor is None:
         return []
     return [executor.submit(single_group, problem, name, family, options, limits) for name, family in _families(problem, constraints)]
@@ -172,13 +177,17 @@ def single_group(problem: Problem, name: str, family: Constraints, options: Sear
     return _family_alone(problem, name, family, options, _factory(problem, family), limits, watch)
 
 
-def _family_alone(problem: Problem, name: str, family: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch) -> Baseline:
+def _family_alone(problem: Problem, name: str, family: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits,
+                  watch: Watch) -> Baseline:
     return _baseline(name, _explore(problem, family, options, factory, limits, watch, [], share=BASELINE_SHARE), watch)
 
 
 def _single_groups(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
                    apart: "list[Future[Baseline]]") -> list[Baseline]:
-    """The best plan on each node group alone: what the user would have without the others. Those not solved apart are solved now, in the time that is left."""
+    """The best plan on each node group alone: what the user would have without the others.
+
+    Those not solved apart are solved now, in the time that is left.
+    """
     watch.phase, found = "baselines", []
     for i, (name, family) in enumerate(_families(problem, constraints)):
         if not apart:
@@ -191,7 +200,8 @@ def _single_groups(problem: Problem, constraints: Constraints, options: SearchOp
     return found
 
 
-def _uniform(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch) -> tuple[list[Baseline], list[Priced]]:
+def _uniform(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits,
+             watch: Watch) -> tuple[list[Baseline], list[Priced]]:
     """The best uniform plan over all node groups: a baseline, and the first plan to beat."""
     if constraints.uniform or constraints.launcher is not None:
         return [], []
@@ -205,7 +215,8 @@ def _baseline(name: str, explored: Exploration, watch: Watch) -> Baseline:
     if explored.best is not None:
         note = None if explored.proved else f"best found; none of this family is faster than {explored.bound_s:.4f} s"
         return Baseline(name=name, step_time_s=explored.best.step_s, plan=explored.best.plan, reason=note)
-    return Baseline(name=name, step_time_s=None, reason="no plan of this family fits" if explored.proved or not watch.stop() else "none found in time")
+    return Baseline(name=name, step_time_s=None,
+                    reason="no plan of this family fits" if explored.proved or not watch.stop() else "none found in time")
 
 
 def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, whole: Exploration, baselines: list[Baseline], limits: Limits,
@@ -221,14 +232,18 @@ def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, 
     watch.tell(whole.frontier, whole.solver, "done", force=True)
     stopped = "proof" if whole.proved else "cancelled" if watch.cancelled() else "time_limit"
     if best is None and not whole.proved:
-        reasons = (Reason(code="search.time_limit", message=f"no plan found within {options.time_limit_s:g} s, and none excluded", fix="a larger search.time_limit_s"),)
+        reasons = (Reason(code="search.time_limit", message=f"no plan found within {options.time_limit_s:g} s, and none excluded",
+                          fix="a larger search.time_limit_s"),)
     tally = whole.solver.tally
     return SearchResult(
-        outcome="infeasible" if best is None else "optimal" if whole.proved else "feasible", plan=best.plan if best else None, predicted=best.predicted if best else None,
-        bound_s=whole.bound_s if best else None, gap=max(0.0, 1 - whole.bound_s / best.step_s) if best else None,
-        alternatives=alternatives(whole.incumbents, options.alternatives), rejected=_rejected(whole), baselines=tuple(baselines), reasons=reasons, relaxation=relaxation,
-        search=SearchReport(engine="+".join(sorted(tally.engines)) or "bounds", candidates=whole.frontier.candidates, pruned=whole.frontier.pruned, solved=tally.solved,
-                            solver_calls=tally.solver_calls, wall_s=watch.elapsed(), stopped=stopped))
+        outcome="infeasible" if best is None else "optimal" if whole.proved else "feasible", plan=best.plan if best else None,
+        predicted=best.predicted if best else None, bound_s=whole.bound_s if best else None,
+        gap=max(0.0, 1 - whole.bound_s / best.step_s) if best else None,
+        alternatives=alternatives(whole.incumbents, options.alternatives), rejected=_rejected(whole), baselines=tuple(baselines), reasons=reasons,
+        relaxation=relaxation,
+        search=SearchReport(engine="+".join(sorted(tally.engines)) or "bounds", candidates=whole.frontier.candidates, pruned=whole.frontier.pruned,
+                            solved=tally.solved, solver_calls=tally.solver_calls,
+                            wall_s=watch.elapsed(), stopped=stopped))
 
 
 def _rejected(whole: Exploration) -> tuple:  # type: ignore[type-arg]
@@ -273,12 +288,12 @@ def _among_candidates(problem: Problem, constraints: Constraints, options: Searc
         rejections.add(code, f"candidate {i}: {text}")
         if watch.stop():
             break
-    best = incumbents.best
-    done = not watch.stop()
+    best, done, listed = incumbents.best, not watch.stop(), len(constraints.candidates or ())
+    reasons = () if best else (Reason(code="candidates.none", message=f"none of the {listed} candidates is legal and fits",
+                                      fix="see `rejected` for the rule that each breaks"),)
     return SearchResult(outcome="infeasible" if best is None else "optimal" if done else "feasible", plan=best.plan if best else None,
-                        predicted=best.predicted if best else None, bound_s=best.step_s if best and done else None, gap=0.0 if best and done else None,
-                        alternatives=alternatives(incumbents, options.alternatives), rejected=rejections.result(), baselines=(),
-                        reasons=() if best else (Reason(code="candidates.none", message=f"none of the {len(constraints.candidates or ())} candidates is legal and fits",
-                                                        fix="see `rejected` for the rule that each breaks"),),
-                        relaxation=None, search=SearchReport(engine="pricing", candidates=len(constraints.candidates or ()), pruned=0, solved=incumbents.priced,
-                                                             solver_calls=0, wall_s=watch.elapsed(), stopped="proof" if done else "time_limit"))
+                        predicted=best.predicted if best else None, bound_s=best.step_s if best and done else None,
+                        gap=0.0 if best and done else None, alternatives=alternatives(incumbents, options.alternatives),
+                        rejected=rejections.result(), baselines=(), reasons=reasons, relaxation=None,
+                        search=SearchReport(engine="pricing", candidates=listed, pruned=0, solved=incumbents.priced, solver_calls=0,
+                                            wall_s=watch.elapsed(), stopped="proof" if done else "time_limit"))

@@ -1,6 +1,7 @@
 """Why: runners-up against the best, what excludes every plan, and the smallest change that would let one in."""
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from solver.search.space import Space
 from solver.search.tables import TableFactory
 from solver.units import GIB
 
-WORDS = {"compute_s": "compute", "tensor_comm_s": "tensor-parallel traffic", "context_comm_s": "context-parallel traffic", "expert_comm_s": "expert traffic",
-         "pipeline_comm_s": "pipeline transfers", "data_comm_s": "gradient traffic", "bubble_s": "pipeline bubble", "optimizer_s": "optimizer step",
-         "recompute_s": "recompute"}
+WORDS = {"compute_s": "compute", "tensor_comm_s": "tensor-parallel traffic", "context_comm_s": "context-parallel traffic",
+         "expert_comm_s": "expert traffic", "pipeline_comm_s": "pipeline transfers", "data_comm_s": "gradient traffic",
+         "bubble_s": "pipeline bubble", "optimizer_s": "optimizer step", "recompute_s": "recompute"}
 GROWTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 AnyPlan = Callable[[Problem, Constraints], float | None]
 
@@ -62,15 +63,17 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
     kinds = [k for cp, u in space.contexts()[:1] for ep, etp in space.experts()[:1] for b in space.micro_batch_sizes()[:1]
              for d in space.replica_counts(cp, b)[:1] for z in space.zero_stages()[-1:] for k in space.kinds(space.base(cp, u, ep, etp, b, d, z))]
     if not kinds:
-        return tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
-                     for r in space.rejections.result()) or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)
+        excluded = tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
+                         for r in space.rejections.result())
+        return excluded or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)
     units = [factory.unit(k) for k in kinds]
     classes = factory.classes
     need = min(sum(_held_bytes(u.layers[c]) for c in classes) * k.gpus for u, k in zip(units, kinds, strict=True))
-    have = sum(space.gpus[g.name] * max(u.capacity_bytes for u, k in zip(units, kinds, strict=True) if k.spec.groups == (g.name,)) for g in space.groups
-               if any(k.spec.groups == (g.name,) for k in kinds))
-    return (Reason(code="memory.over", message=f"weights, gradients, optimizer state and one micro-batch of activations need about {need / GIB:.0f} GiB; "
-                                               f"the GPUs allowed hold {have / GIB:.0f} GiB for allocations",
+    have = sum(space.gpus[g.name] * max(u.capacity_bytes for u, k in zip(units, kinds, strict=True) if k.spec.groups == (g.name,))
+               for g in space.groups if any(k.spec.groups == (g.name,) for k in kinds))
+    return (Reason(code="memory.over",
+                   message=f"weights, gradients, optimizer state and one micro-batch of activations need about {need / GIB:.0f} GiB; "
+                           f"the GPUs allowed hold {have / GIB:.0f} GiB for allocations",
                    fix="more or larger GPUs, recompute, a smaller micro-batch, bf16 gradients, or an optimizer with less state"),)
 
 
@@ -79,14 +82,19 @@ def _held_bytes(part: object) -> float:
 
 
 def smallest_relaxation(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -> Relaxation | None:
-    """The first change that makes a plan possible, in order of what it costs the user: lift one constraint, then add nodes (as few as suffice), then memory."""
-    for field, words in (("memory_margin", "no memory margin"), ("recompute", "any recompute mode"), ("micro_batch_size", "any micro-batch size"), ("tp", "any tp"),
-                         ("max_pp", "any number of stages"), ("zero_stage", "any ZeRO stage"), ("cp", "any cp"), ("dp", "any dp"), ("ep", "any ep"),
-                         ("schedules", "any schedule"), ("virtual_stages", "any number of virtual stages"), ("uniform", "stages that differ"),
-                         ("launcher", "any launcher"), ("node_groups", "all node groups"), ("max_price_per_hour", "no price limit")):
+    """The first change that makes a plan possible, in order of what it costs the user.
+
+    Lift one constraint, then add nodes (as few as suffice), then memory.
+    """
+    for field, words in (("memory_margin", "no memory margin"), ("recompute", "any recompute mode"), ("micro_batch_size", "any micro-batch size"),
+                         ("tp", "any tp"), ("max_pp", "any number of stages"), ("zero_stage", "any ZeRO stage"), ("cp", "any cp"), ("dp", "any dp"),
+                         ("ep", "any ep"), ("schedules", "any schedule"), ("virtual_stages", "any number of virtual stages"),
+                         ("uniform", "stages that differ"), ("launcher", "any launcher"), ("node_groups", "all node groups"),
+                         ("max_price_per_hour", "no price limit")):
         if getattr(constraints, field) in (None, False):
             continue
-        time_s = any_plan(problem, replace(constraints, **{field: False if field == "uniform" else None}))
+        lifted: dict[str, Any] = {field: False if field == "uniform" else None}
+        time_s = any_plan(problem, replace(constraints, **lifted))
         if time_s is not None:
             return Relaxation(change=f"constraints.{field}: {words}", step_time_s=time_s)
     return _more_nodes(problem, constraints, any_plan) or _more_memory(problem, constraints, any_plan)
@@ -118,7 +126,8 @@ def _more_nodes(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -
 
 def _more_memory(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -> Relaxation | None:
     for growth in GROWTHS:
-        groups = tuple(replace(g, device=replace(g.device, memory_gib=g.device.memory_gib * growth, reported_memory_gib=g.device.reported_memory_gib * growth))
+        groups = tuple(replace(g, device=replace(g.device, memory_gib=g.device.memory_gib * growth,
+                                                 reported_memory_gib=g.device.reported_memory_gib * growth))
                        for g in problem.cluster.node_groups)
         time_s = any_plan(replace(problem, cluster=replace(problem.cluster, node_groups=groups)), constraints)
         if time_s is not None:

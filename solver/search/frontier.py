@@ -1,7 +1,7 @@
 """The tree of what has not been excluded yet, each node with a proved lower bound; explored least bound first.
 
-Contexts open into families (micro-batch sizes), these into outer choices with free or with alike stages, alike ones into schedules. A child's bound is never below
-its parent's. Which arguments make a bound hold is said where it is computed; tests/solver/search attacks each by random problems.
+Contexts open into families (micro-batch sizes), these into outer choices with free or with alike stages, alike ones into schedules. A child's bound
+is never below its parent's. Which arguments make a bound hold is said where it is computed; tests/solver/search attacks each by random problems.
 """
 import heapq
 from collections.abc import Iterator
@@ -113,12 +113,16 @@ class Frontier:
         key = (tuple(self.space.gpus), self.space.tensor_degrees, modes, context, micro_batch_size, fastest)
         found = self.factory.probes.get(key)
         if found is None:
-            found = probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size, modes[:1] if fastest else modes)
+            found = probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size,
+                          modes[:1] if fastest else modes)
             self.factory.probes[key] = found
         return found
 
     def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
-        """τ(b) / b does not grow with b (larger GEMMs are no less efficient, latencies are shared), so the largest size bounds the others, and widths too."""
+        """Micro-batch sizes, the largest first.
+
+        τ(b) / b does not grow with b (larger GEMMs are no less efficient, latencies are shared), so the largest bounds the others, and widths too.
+        """
         batch = self.space.workload.global_batch_size
         for b in reversed(self.space.micro_batch_sizes()):
             bound = family_bound(self._probe(context, b, fastest=True), self.gpus, context.cp, batch // b)
@@ -138,7 +142,8 @@ class Frontier:
                 for tp in p.degrees:
                     for alike in self.space.alikes(choice, tp):
                         mode = modes.index(alike.recompute) if alike.recompute is not None else None
-                        yield alike_bound(p, tp, mode, zero, replicas, c.cp, m, layers, cutoff, self.space.constraints.max_pp), AlikeStages(choice=choice, alike=alike)
+                        bound = alike_bound(p, tp, mode, zero, replicas, c.cp, m, layers, cutoff, self.space.constraints.max_pp)
+                        yield bound, AlikeStages(choice=choice, alike=alike)
 
     def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice, cutoff: float) -> float:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""
@@ -146,7 +151,8 @@ class Frontier:
         for width in divisors(micro_batch_size):
             if choice.replicas * width * c.cp <= self.gpus.sum():
                 p = self._probe(c, micro_batch_size // width)
-                least = min(least, free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers, self.gpus, cutoff))
+                least = min(least,
+                            free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers, self.gpus, cutoff))
         return least
 
     def _schedules(self, node: AlikeStages, cutoff: float) -> Iterator[tuple[float, Node]]:

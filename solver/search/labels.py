@@ -1,9 +1,10 @@
 """The label dynamic program: stages are added from the last to the first, and partial plans that cannot win are dropped.
 
-A label is a partial plan: l layers placed in k stages, GPUs used by set of node groups, the kind of its most upstream stage, s = Σ x, Z = max z, Q = max sync.
-Its plan costs at least s + cost-to-go + max(Z, ·) + max(Q, ·). With `dominance`, of two labels equal in (l, kind's edge row, GPUs) the one with larger s, Z and Q goes:
-s enters z monotonically only in terms that grow with it except the first of `bounds.stage_term`, so that term is left out of a label's Z here.
-The least value found is therefore a lower bound on every plan of the choice, and the plan that has it is the candidate to price exactly.
+A label is a partial plan: l layers placed in k stages, GPUs used by set of node groups, the kind of its most upstream stage, s = Σ x, Z = max z, Q =
+max sync. Its plan costs at least s + cost-to-go + max(Z, ·) + max(Q, ·). With `dominance`, of two labels equal in (l, kind's edge row, GPUs) the one
+with larger s, Z and Q goes: s enters z monotonically only in terms that grow with it except the first of `bounds.stage_term`, so that term is left
+out of a label's Z here. The least value found is therefore a lower bound on every plan of the choice, and the plan that has it is the candidate to
+price exactly.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRun:
-    """`bound` is proved for the whole choice (the cut-off where nothing below it exists); `complete` is False where labels were dropped to stay in memory."""
+    """`bound` is proved for the whole choice (the cut-off where nothing below it exists).
+
+    `complete` is False where labels were dropped to stay in memory.
+    """
 
     bound: float
     plans: tuple[Found, ...]
@@ -73,7 +77,8 @@ def run(t: Tables, cutoff: float, *, dominance: bool, max_labels: int, keep: int
         go: CostToGo | None = None, stop: Callable[[], bool] = lambda: False) -> LabelRun:
     """All plans of a choice that may be faster than `cutoff` seconds (with `dominance`: at least the one of least bound), the `keep` best of them.
 
-    `go`: bounds on completions made for this or a later cut-off. `max_labels` bounds a level's size; beyond it the best are kept and the run is not complete.
+    `go`: bounds on completions made for this or a later cut-off. `max_labels` bounds a level's size; beyond it the best are kept and the run is not
+    complete.
     """
     search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, go)
     return search.run(stop)
@@ -162,29 +167,35 @@ class _Search:
             return level.take(np.zeros(0, np.int64))
         first = upto == t.layers
         s, z, q, ok = self._costs(level, row, kind, count, upto, first, k)
-        for at in np.nonzero(ok & first)[0]:
-            self.plans.append((float(s[at] + z[at] + q[at]), k - 1, int(row[at]), int(kind[at]), int(count[at])))
+        for i in np.nonzero(ok & first)[0]:
+            self.plans.append((float(s[i] + z[i] + q[i]), k - 1, int(row[i]), int(kind[i]), int(count[i])))
         at = np.nonzero(ok & ~first)[0] if k < self.most_stages else np.zeros(0, np.int64)
         at = at[self.go.bound(k + 1, upto[at], used[at], s[at], z[at], q[at]) < self.cutoff * (1 - SLACK)]
         return _Level(layers=upto[at], kind=kind[at], used=used[at], s=s[at], z=z[at], q=q[at], parent=row[at], count=count[at])
 
-    def _costs(self, level: _Level, row: Ints, kind: Ints, count: Ints, upto: Ints, first: NDArray[np.bool_], k: int) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    def _costs(self, level: _Level, row: Ints, kind: Ints, count: Ints, upto: Ints, first: NDArray[np.bool_],
+               k: int) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """New s, Z, Q, and which are legal in memory and below the cut-off."""
         t, m, before = self.t, self.t.micro_batches, upto - count
         last = k == 1
         both = first & last
         flight = held(t.schedule, m, k)
-        activation = t.activation[kind, upto] - t.activation[kind, before] + last * t.head_activation[kind] + first * t.embedding_activation[kind] - both * t.shared_activation[kind]
-        static = t.static[kind, upto] - t.static[kind, before] + last * t.head_static[kind] + first * t.embedding_static[kind] - both * t.shared_static[kind]
+        activation = (t.activation[kind, upto] - t.activation[kind, before]
+                      + last * t.head_activation[kind] + first * t.embedding_activation[kind] - both * t.shared_activation[kind])
+        static = (t.static[kind, upto] - t.static[kind, before]
+                  + last * t.head_static[kind] + first * t.embedding_static[kind] - both * t.shared_static[kind])
         ok = static + activation * flight + t.buffers[kind] <= t.capacity[kind] * (1 + SLACK)
         edge = 0.0 if last else t.edge[kind, level.kind[row]]
-        forward = t.forward[kind, upto] - t.forward[kind, before] + last * t.head_forward[kind] + first * t.embedding_forward[kind] - both * t.shared_forward[kind] + edge
-        x = t.time[kind, upto] - t.time[kind, before] + last * t.head_time[kind] + first * t.embedding_time[kind] - both * t.shared_time[kind] + 2 * edge
+        forward = (t.forward[kind, upto] - t.forward[kind, before]
+                   + last * t.head_forward[kind] + first * t.embedding_forward[kind] - both * t.shared_forward[kind] + edge)
+        x = (t.time[kind, upto] - t.time[kind, before]
+             + last * t.head_time[kind] + first * t.embedding_time[kind] - both * t.shared_time[kind] + 2 * edge)
         behind = level.s[row]
         z = (m - 1) * x if t.schedule == "gpipe" else (m - 1) * x - (min(m, k) - 1) * forward
         if t.schedule != "gpipe" and m >= k + 1:
             z = np.maximum(z, (m - k) * x + behind)
-        sync = t.sync_constant[kind] + t.sync[kind, :, upto] - t.sync[kind, :, before] + last * t.sync_head[kind] + first[:, None] * t.sync_embedding[kind]
+        sync = (t.sync_constant[kind] + t.sync[kind, :, upto] - t.sync[kind, :, before]
+                + last * t.sync_head[kind] + first[:, None] * t.sync_embedding[kind])
         sync = sync - both[:, None] * t.shared_sync[kind]
         q = np.maximum(level.q[row], sync.max(axis=1))
         s, z = behind + x, np.maximum(level.z[row], z)
@@ -201,7 +212,10 @@ class _Search:
         return level
 
     def _undominated(self, level: _Level) -> Ints:
-        """Of labels with equal (layers, edge row, GPUs), drop those behind another in s with neither a smaller Z nor a smaller Q than all before them."""
+        """Drop dominated labels.
+
+        Of those with equal (layers, edge row, GPUs): the ones behind another in s with neither a smaller Z nor a smaller Q than all before them.
+        """
         key = level.layers * (self.edge_row.max() + 1) + self.edge_row[level.kind]
         for column in level.used.T:
             key = key * (int(column.max()) + 1) + column

@@ -1,8 +1,8 @@
 """What a partial plan still costs at least: prices on GPUs, positions with their memory, and the capacity that is left.
 
-For prices λ >= 0 per GPU and group, any completion from position k on costs at least V_λ[k, l] - Σ_g λ_g (N_g - used), where V_λ[k, l] is the least Σ (x + λ gpus) over
-ways to place the layers behind the first l, every stage within the memory that its position leaves; how many GPUs there are is what the prices stand for.
-λ = 0 gives the plain floor; others know that fast GPUs, and memory at far positions, are scarce.
+For prices λ >= 0 per GPU and group, any completion from position k on costs at least V_λ[k, l] - Σ_g λ_g (N_g - used), where V_λ[k, l] is the least Σ
+(x + λ gpus) over ways to place the layers behind the first l, every stage within the memory that its position leaves; how many GPUs there are is what
+the prices stand for. λ = 0 gives the plain floor; others know that fast GPUs, and memory at far positions, are scarce.
 """
 from dataclasses import dataclass
 
@@ -64,7 +64,8 @@ def cost_to_go(t: Tables, cutoff: float, scales: tuple[float, ...] = PRICE_SCALE
     values = np.stack([_priced(t, members[j][t.set_index] * t.gpus, limits) for j in range(len(prices))]) if scales else layer_floor(t)[None, None]
     # a used GPU of set S came from some group of S: what it gives back is at least the least price, so the bound is never overstated
     return CostToGo(values=values, left=prices @ r.group_gpus, used_price=members, z_floor=_z_floor(t, steady), limit=by_time,
-                    rate=np.stack([np.where(r.members, row[None], np.inf).min(axis=1) for row in by_group]), total=by_group @ r.group_gpus, layers=t.layers)
+                    rate=np.stack([np.where(r.members, row[None], np.inf).min(axis=1) for row in by_group]), total=by_group @ r.group_gpus,
+                    layers=t.layers)
 
 
 def _z_floor(t: Tables, steady: float) -> float:
@@ -77,7 +78,8 @@ def _z_floor(t: Tables, steady: float) -> float:
 
 def _layers_in(t: Tables, seconds: float) -> Ints:
     per_layer = np.diff(t.time, axis=1).min(axis=1)
-    return np.clip(np.floor(seconds / np.maximum(per_layer, 1e-300) * (1 + SLACK) + SLACK), 0, t.layers).astype(np.int64)
+    most: Ints = np.clip(np.floor(seconds / np.maximum(per_layer, 1e-300) * (1 + SLACK) + SLACK), 0, t.layers).astype(np.int64)
+    return most
 
 
 def _prices(t: Tables, scales: tuple[float, ...]) -> Floats:
@@ -91,14 +93,17 @@ def _prices(t: Tables, scales: tuple[float, ...]) -> Floats:
 
 
 def _priced(t: Tables, fee: Floats, limits: Ints) -> Floats:
-    """V_λ [positions, L + 1]: V[k, l] = min over kinds u and counts n <= limits[k, u] of x_u(l, n) + fee_u + V[k + 1, l + n]; the first stage takes the embedding."""
+    """V_λ [positions, L + 1]: V[k, l] = min over kinds u and counts n <= limits[k, u] of x_u(l, n) + fee_u + V[k + 1, l + n].
+
+    The first stage takes the embedding.
+    """
     layers, positions = t.layers, len(limits)
     placed, count = np.meshgrid(np.arange(layers), np.arange(1, layers + 1), indexing="ij")
     upto = np.minimum(placed + count, layers)
     x = t.time[:, upto] - t.time[:, placed] + fee[:, None, None] + np.where(upto == layers, t.embedding_time[:, None, None], 0.0)     # [K, L, n]
     x[:, placed + count > layers] = np.inf
     reach = np.maximum.accumulate(limits[::-1], axis=0)[::-1]
-    cheapest = np.stack([np.where(count[None, 0] <= reach[k][:, None], 0.0, np.inf) for k in range(positions)])                       # [positions, K, n]
+    cheapest = np.stack([np.where(count[None, 0] <= reach[k][:, None], 0.0, np.inf) for k in range(positions)])   # [positions, K, n]
     value = np.full((positions, layers + 1), np.inf)
     value[:, layers] = 0.0
     stationary = (x + cheapest[-1][:, None, :]).min(axis=0)                                                                           # [L, n]

@@ -1,9 +1,11 @@
-"""Bounds on whole families at once: every replica count, tensor degree and ZeRO stage of a context and micro-batch size, from one unit per (group, tp, recompute).
+"""Bounds on whole families at once.
 
-What a probe uses does not depend on replicas or ZeRO: time per layer (higher ZeRO stages are no faster), weights and gradients as far as the ZeRO stage leaves them whole,
-activations, and the fewest micro-batches in flight that any schedule holds, min(m, k) at position k from the end. For a step time T a stage holds at most
-cap(k, T) = max over recompute modes of min(layers in memory, floor(T / (m τ))) layers; where the caps of all stages that the GPUs allow sum to less than L, no plan is
-as fast as T. The least T that passes, found by bisection, is the bound.
+A family is every replica count, tensor degree and ZeRO stage of a context and micro-batch size; one unit per (group, tp, recompute) bounds it.
+
+What a probe uses does not depend on replicas or ZeRO: time per layer (higher ZeRO stages are no faster), weights and gradients as far as the ZeRO
+stage leaves them whole, activations, and the fewest micro-batches in flight that any schedule holds, min(m, k) at position k from the end. For a step
+time T a stage holds at most cap(k, T) = max over recompute modes of min(layers in memory, floor(T / (m τ))) layers; where the caps of all stages that
+the GPUs allow sum to less than L, no plan is as fast as T. The least T that passes, found by bisection, is the bound.
 """
 from dataclasses import dataclass
 
@@ -33,7 +35,8 @@ class Probe:
     total_s: Floats                                        # [G, T, R] all layers together
 
 
-def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
+def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int,
+          modes: tuple[Recompute, ...]) -> Probe:
     """One unit per node group, tensor degree and recompute mode of `modes`."""
     degrees = tuple(t for t in space.tensor_degrees if t % etp == 0)
     shape = (len(space.groups), len(degrees), len(modes))
@@ -47,7 +50,8 @@ def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, e
         parts = list(unit.layers.values())
         tau[at] = min(p.forward_s + p.backward_s for p in parts)
         total[at] = sum(n * (unit.layers[c].forward_s + unit.layers[c].backward_s) for c, n in counts.items())
-        activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts) for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
+        activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts)
+                                                      for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
         room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
     return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, total_s=total)
 
@@ -59,7 +63,8 @@ def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:
     return rounds / speed * (1 - SLACK) if speed > 0 else float("inf")
 
 
-def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float, sizes: int | None = None) -> float:
+def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float,
+                sizes: int | None = None) -> float:
     """Least step time of plans whose stages all have this tensor degree, any schedule; infinite where none is below `cutoff`. `sizes` limits the
     number of stages, `mode` (an index into the probe's recompute modes) what all of them recompute."""
     at, m = p.degrees.index(degree), micro_batches

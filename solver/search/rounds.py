@@ -1,7 +1,8 @@
 """Plans with virtual stages: all stages alike in degrees, each round of chunks covering the same number of layers.
 
-With every stage's layers cut evenly into v chunks, a round covers L / v layers and stage i holds the same slice of every round; so the search runs over the L / v
-positions of one round, each standing for v layers. Stages are added from the first on, since the fill (first chunks upstream) and the memory are known from there:
+With every stage's layers cut evenly into v chunks, a round covers L / v layers and stage i holds the same slice of every round; so the search runs
+over the L / v positions of one round, each standing for v layers. Stages are added from the first on, since the fill (first chunks upstream) and the
+memory are known from there:
 
     T >= m x_j + Σ_{i<j} (first chunk of stage i) + sync
 
@@ -52,8 +53,9 @@ def fold(t: Tables) -> Round:
 def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) -> list[float]:
     """A lower bound on the step time for each (stages, virtual stages); infinite where no plan below `cutoff` can be.
 
-    For a step time T a stage at position k holds at most min(layers in memory, floor(T / (m τ))) layers, in whole multiples of v; the best mix of kinds that the GPUs
-    allow must reach L. Then T >= m times the load of the least T that reaches it, plus the least fill before the last stage and the least sync.
+    For a step time T a stage at position k holds at most min(layers in memory, floor(T / (m τ))) layers, in whole multiples of v; the best mix of
+    kinds that the GPUs allow must reach L. Then T >= m times the load of the least T that reaches it, plus the least fill before the last stage and
+    the least sync.
     """
     layers = np.diff(t.time, axis=1)
     tau = layers.min(axis=1)
@@ -69,9 +71,11 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
         if possible < stages or floor >= cutoff:
             found.append(float("inf"))
             continue
-        chunks = np.minimum(t.micro_batches * v, (v - 1) * stages + 2 * np.arange(stages) + 1)      # in flight by position from the last, see simulate.orders
+        # in flight by position from the last, see simulate.orders
+        chunks = np.minimum(t.micro_batches * v, (v - 1) * stages + 2 * np.arange(stages) + 1)
         with np.errstate(divide="ignore", over="ignore"):
-            memory = np.floor((t.capacity - t.buffers)[:, None] / np.maximum(static[:, None] + activation[:, None] * (chunks / v), 1e-300) * (1 + SLACK))
+            memory = np.floor((t.capacity - t.buffers)[:, None]
+                              / np.maximum(static[:, None] + activation[:, None] * (chunks / v), 1e-300) * (1 + SLACK))
 
         def holds(time_s: float, memory: Floats = memory, fill: float = fill, v: int = v, stages: int = stages) -> bool:
             load = np.floor((time_s - fill) / (t.micro_batches * tau) * (1 + SLACK) + SLACK)
@@ -121,9 +125,11 @@ class _Rounds:
                 complete = False
                 break
         value = front.span + front.sync if front.trail.shape[1] == self.stages else np.zeros(0)
-        plans = tuple(Found(bound=float(value[i]), stages=tuple(StagePick(kind=int(k), layers=int(n) * self.t.virtual_stages) for k, n in front.trail[i]))
+        plans = tuple(Found(bound=float(value[i]),
+                            stages=tuple(StagePick(kind=int(k), layers=int(n) * self.t.virtual_stages) for k, n in front.trail[i]))
                       for i in np.argsort(value, kind="stable"))
-        return LabelRun(bound=min([self.cutoff, *value.tolist()]) if complete else 0.0, plans=plans, labels=labels, complete=complete, cutoff=self.cutoff)
+        return LabelRun(bound=min([self.cutoff, *value.tolist()]) if complete else 0.0, plans=plans, labels=labels, complete=complete,
+                        cutoff=self.cutoff)
 
     def _extend(self, front: _Front, stage: int) -> _Front:
         t, r, resources = self.t, self.r, self.t.resources
@@ -131,7 +137,8 @@ class _Rounds:
         pairs = np.array([(u, n) for u in range(t.num_kinds) for n in range(1, int(self.most[u]) + 1)], dtype=np.int64).reshape(-1, 2)
         upto = front.placed[:, None] + pairs[None, :, 1]
         room = (self.stages - stage - 1) * int(self.most.max(initial=0))
-        fits = (upto == r.positions) if last else (upto < r.positions) & (r.positions - upto <= room) & (r.positions - upto >= self.stages - stage - 1)
+        left = r.positions - upto
+        fits = left == 0 if last else (left > 0) & (left <= room) & (left >= self.stages - stage - 1)
         i, j = np.nonzero(fits)
         kind, count, upto = pairs[j, 0], pairs[j, 1], upto[i, j]
         used = front.used[i]

@@ -1,4 +1,7 @@
-"""A first plan to beat: a few thousand balanced layouts estimated from probes, the most promising laid out and priced. They prove nothing; they prune."""
+"""A first plan to beat: a few thousand balanced layouts estimated from probes, the most promising laid out and priced.
+
+They prove nothing; they prune.
+"""
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +66,7 @@ def _estimate(space: Space, p: Probe, choice: Choice, degree: int, mode: int, st
     layers = space.model.num_layers * rate / float(rate @ stages)
     states = (p.weights[:, degree, mode] if choice.zero_stage < 3 else 0.0) + (p.gradients[:, degree, mode] if choice.zero_stage < 2 else 0.0)
     order = np.argsort(-tau)
-    behind: Floats = np.cumsum(stages[order][::-1])[::-1][np.argsort(order)]                    # stages from each group's first to the last
+    behind = np.cumsum(stages[order][::-1])[::-1][np.argsort(order)]                            # stages from each group's first to the last
     need = layers * (states + p.activation[:, degree, mode] * np.minimum(behind, choice.micro_batches))
     if (need[used] > p.room[:, degree, mode][used]).any():
         return None

@@ -50,8 +50,8 @@ class Solver:
     def solve(self, choice: Choice, bound: float) -> float:
         """A proved lower bound on every plan of the choice that has not been priced; infinite where none can beat the incumbent.
 
-        `bound` holds before. Where the incumbent is far above it, only plans up to a little more are searched, and the choice comes back with the higher
-        bound: choices are deepened in turn, so none is searched far beyond the optimum.
+        `bound` holds before. Where the incumbent is far above it, only plans up to a little more are searched, and the choice comes back with the
+        higher bound: choices are deepened in turn, so none is searched far beyond the optimum.
         """
         kinds = self.space.kinds(choice)
         if not kinds:
@@ -110,7 +110,8 @@ class Solver:
 
     def _run(self, t: Tables, go: CostToGo | None, cutoff: float, *, dominance: bool, most: int) -> LabelRun:
         self.tally.engines.add("dynamic_program")
-        found = run(t, cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, go=go, stop=self.stop)
+        found = run(t, cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, go=go,
+                    stop=self.stop)
         self.tally.labels += found.labels
         return found
 

@@ -1,11 +1,11 @@
 """The space that the search covers, and what falls out of it: outer choices and the kinds of stage that each allows.
 
-An outer choice fixes what is global to a plan (schedule, replicas, micro-batch, context and expert degrees, ZeRO stage). A kind is a way to run one stage
-under it: node groups, tensor degree, width, recompute. Identical machines are counted here, never enumerated.
+An outer choice fixes what is global to a plan (schedule, replicas, micro-batch, context and expert degrees, ZeRO stage). A kind is a way to run one
+stage under it: node groups, tensor degree, width, recompute. Identical machines are counted here, never enumerated.
 """
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from solver.cost.unit import UnitSpec
@@ -122,8 +122,8 @@ class Space:
 
     def base(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, replicas: int, zero_stage: int) -> Choice:
         """A choice before its schedule."""
-        return Choice(schedule="1f1b", replicas=replicas, micro_batch_size=micro_batch_size, cp=cp, ulysses=ulysses, zero_stage=zero_stage, ep=ep, etp=etp,
-                      micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
+        return Choice(schedule="1f1b", replicas=replicas, micro_batch_size=micro_batch_size, cp=cp, ulysses=ulysses, zero_stage=zero_stage, ep=ep,
+                      etp=etp, micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
 
     @property
     def _framework(self) -> Framework | None:
@@ -240,8 +240,8 @@ class Space:
     def probes(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, modes: tuple[Recompute, ...]) -> list[Kind]:
         """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
 
-        Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster than
-        the group among theirs that is cheapest).
+        Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster
+        than the group among theirs that is cheapest).
         """
         return [Kind(gpus=tp * cp, spec=UnitSpec(
             groups=(g.name,), tp=tp, cp=cp, ulysses=ulysses, dp=1, replicas=1, ep=ep, etp=etp, micro_batch_size=micro_batch_size,
@@ -264,19 +264,19 @@ class Space:
                 for groups in self._group_sets(tp, choice.cp * width * choice.replicas, alike is not None):
                     for mode in (alike.recompute,) if alike and alike.recompute else self.recompute_modes():
                         found.append(Kind(gpus=gpus, spec=UnitSpec(
-                            groups=groups, tp=tp, cp=choice.cp, ulysses=choice.ulysses, dp=width, replicas=choice.replicas, ep=choice.ep, etp=choice.etp,
-                            micro_batch_size=choice.micro_batch_size, micro_batches=choice.micro_batches, recompute=mode, zero_stage=choice.zero_stage,
-                            sequence_parallel=True, vocabulary_parallel_loss=True, framework=choice.framework)))
+                            groups=groups, tp=tp, cp=choice.cp, ulysses=choice.ulysses, dp=width, replicas=choice.replicas, ep=choice.ep,
+                            etp=choice.etp, micro_batch_size=choice.micro_batch_size, micro_batches=choice.micro_batches, recompute=mode,
+                            zero_stage=choice.zero_stage, sequence_parallel=True, vocabulary_parallel_loss=True, framework=choice.framework)))
         return found
 
     def _group_sets(self, tp: int, blocks: int, alike: bool) -> list[tuple[str, ...]]:
         """Node groups that can hold a stage of `blocks` tensor-parallel groups, alone or, where all stages are alike, by straddling.
 
-        Where every node group holds a whole number of such stages, straddling gains nothing: stages of one size spread over bins that are multiples of it
-        are a transport problem with integral optimum, so each can lie in one group, where it is no slower.
+        Where every node group holds a whole number of such stages, straddling gains nothing: stages of one size spread over bins that are multiples
+        of it are a transport problem with integral optimum, so each can lie in one group, where it is no slower.
         """
         fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if _fits_nodes(tp, g.gpus_per_node)}
-        singles = [(name,) for name, n in fit.items() if n >= blocks]
+        singles: list[tuple[str, ...]] = [(name,) for name, n in fit.items() if n >= blocks]
         if not alike or not self._straddles(fit, blocks):
             return singles
         names = sorted(n for n, have in fit.items() if have > 0)

@@ -2,6 +2,7 @@
 
 Layers are counted from the last: index c of a prefix table is the sum over the last c layers. `Tables` holds numbers only.
 """
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,7 @@ class Tables:
     sync: Floats                                           # [K, P, L + 1] prefix
     sync_embedding: Floats                                 # [K, P]
     sync_head: Floats                                      # [K, P]
-    edge: Floats                                           # [K upstream, K downstream] seconds one way, charged to the upstream stage in both directions
+    edge: Floats                                           # [K upstream, K downstream] seconds one way; the upstream stage bears both directions
     wrap: Floats                                           # [K last, K first] for virtual stages
     gpus: Ints                                             # [K] of all replicas
     set_index: Ints                                        # [K] into resources.sets
@@ -105,35 +106,43 @@ class TableFactory:
         padded = [(*u.sync, *(u.sync[-1],) * (pieces - len(u.sync))) for u in units]
         heads, embeddings, shared = [u.head for u in units], [u.embedding for u in units], [u.shared_ends for u in units]
         return Tables(
-            kinds=tuple(kinds), layers=len(self.classes), micro_batches=choice.micro_batches, schedule=choice.schedule, virtual_stages=choice.virtual_stages,
-            time=self._prefix(units, lambda p: p.forward_s + p.backward_s), forward=self._prefix(units, lambda p: p.forward_s),
+            kinds=tuple(kinds), layers=len(self.classes), micro_batches=choice.micro_batches, schedule=choice.schedule,
+            virtual_stages=choice.virtual_stages, time=self._prefix(units, lambda p: p.forward_s + p.backward_s),
+            forward=self._prefix(units, lambda p: p.forward_s),
             static=self._prefix(units, _static_bytes), activation=self._prefix(units, lambda p: p.activation_bytes),
             head_time=np.array([p.forward_s + p.backward_s for p in heads]), head_forward=np.array([p.forward_s for p in heads]),
-            head_static=np.array([_static_bytes(u.head) + u.logits_bytes for u in units]), head_activation=np.array([p.activation_bytes for p in heads]),
+            head_static=np.array([_static_bytes(u.head) + u.logits_bytes for u in units]),
+            head_activation=np.array([p.activation_bytes for p in heads]),
             embedding_time=np.array([p.forward_s + p.backward_s for p in embeddings]), embedding_forward=np.array([p.forward_s for p in embeddings]),
-            embedding_static=np.array([_static_bytes(p) for p in embeddings]), embedding_activation=np.array([p.activation_bytes for p in embeddings]),
+            embedding_static=np.array([_static_bytes(p) for p in embeddings]),
+            embedding_activation=np.array([p.activation_bytes for p in embeddings]),
             shared_time=np.array([p.forward_s + p.backward_s for p in shared]), shared_forward=np.array([p.forward_s for p in shared]),
             shared_static=np.array([_static_bytes(p) for p in shared]), shared_activation=np.array([p.activation_bytes for p in shared]),
             shared_sync=np.array([[s.shared_ends_s for s in row] for row in padded]),
             buffers=np.array([u.buffers_bytes for u in units]), capacity=np.array([u.capacity_bytes * (1.0 - self.margin) for u in units]),
             sync_constant=np.array([[s.constant_s for s in row] for row in padded]),
             sync=np.array([[np.array([s.per_layer_s[c] for c in self._order]) @ self._counts for s in row] for row in padded]),
-            sync_embedding=np.array([[s.embedding_s for s in row] for row in padded]), sync_head=np.array([[s.head_s for s in row] for row in padded]),
-            edge=self._edges(choice, kinds), wrap=self._edges(choice, kinds, wrap=True) if choice.virtual_stages > 1 else np.zeros((len(kinds), len(kinds))),
+            sync_embedding=np.array([[s.embedding_s for s in row] for row in padded]),
+            sync_head=np.array([[s.head_s for s in row] for row in padded]),
+            edge=self._edges(choice, kinds),
+            wrap=self._edges(choice, kinds, wrap=True) if choice.virtual_stages > 1 else np.zeros((len(kinds), len(kinds))),
             gpus=np.array([k.gpus for k in kinds], dtype=np.int64), set_index=self._set_index(kinds), resources=self._resources(kinds))
 
-    def _prefix(self, units: list[UnitCosts], value) -> Floats:  # type: ignore[no-untyped-def]
+    def _prefix(self, units: list[UnitCosts], value: Callable[[PartCost], float]) -> Floats:
         rows = np.array([[value(u.layers[c]) for c in self._order] for u in units])
-        return rows @ self._counts
+        sums: Floats = rows @ self._counts
+        return sums
 
     def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False) -> Floats:
         """Optimistic where stages are small enough to share a node: the placement decides, and pricing asks it."""
         shapes = [(k.spec.groups, k.spec.tp, k.spec.dp) for k in kinds]
         rows = list(dict.fromkeys(shapes))
         first = [kinds[shapes.index(row)] for row in rows]
-        found = np.array([[edge_seconds(self.problem, a.spec, b.spec, self._near(choice, a, b, wrap), choice.virtual_stages) for b in first] for a in first])
+        found = np.array([[edge_seconds(self.problem, a.spec, b.spec, self._near(choice, a, b, wrap), choice.virtual_stages) for b in first]
+                          for a in first])
         index = np.array([rows.index(shape) for shape in shapes])
-        return found[np.ix_(index, index)]
+        edges: Floats = found[np.ix_(index, index)]
+        return edges
 
     def _near(self, choice: Choice, a: Kind, b: Kind, wrap: bool) -> bool:
         """Whether two stages may lie in one block of the fabric of their group."""
@@ -154,7 +163,8 @@ class TableFactory:
         unions = sorted({frozenset().union(*(frozenset(sets[i]) for i in range(len(sets)) if mask >> i & 1)) for mask in range(1, 2**len(sets))},
                         key=sorted) if len(sets) <= 12 else [frozenset(s) for s in sets] + [frozenset(groups)]
         return Resources(sets=sets, inside=np.array([[frozenset(s) <= u for s in sets] for u in unions]), price_limit=self.price_limit,
-                         capacity=np.array([sum(gpus[g] for g in u) for u in unions], dtype=np.int64), group_gpus=np.array([gpus[g] for g in groups], dtype=np.int64),
+                         capacity=np.array([sum(gpus[g] for g in u) for u in unions], dtype=np.int64),
+                         group_gpus=np.array([gpus[g] for g in groups], dtype=np.int64),
                          members=np.array([[g in s for g in groups] for s in sets]), price=np.array([min(prices[g] for g in s) for s in sets]))
 
 

@@ -38,7 +38,10 @@ def one_f_one_b(stage: int, stages: int, micro_batches: int, virtual_stages: int
 
 
 def interleaved(stage: int, stages: int, micro_batches: int, virtual_stages: int) -> list[Instruction]:
-    """Micro-batches in groups of `stages`, each group through all chunks in turn; warm-up 2 (stages - stage - 1) + (virtual_stages - 1) stages chunks."""
+    """Micro-batches in groups of `stages`, each group through all chunks in turn.
+
+    Warm-up: 2 (stages - stage - 1) + (virtual_stages - 1) stages chunks.
+    """
     forwards, backwards = [], []
     for first in range(0, micro_batches, stages):
         group = range(first, min(first + stages, micro_batches))

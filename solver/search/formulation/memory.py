@@ -1,4 +1,7 @@
-"""Memory of each stage: weights, gradients and optimizer of what it holds, activations of min(m, k) micro-batches at position k from the end, and what is fixed."""
+"""Memory of each stage.
+
+Weights, gradients and optimizer of what it holds, activations of min(m, k) micro-batches at position k from the end, and what is fixed.
+"""
 from typing import Any
 
 import numpy as np

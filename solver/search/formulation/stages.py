@@ -1,6 +1,7 @@
 """Formulation A in CP-SAT: layers to unlike stages, positions counted from the last, minimum of S + Z + Q below a cut-off.
 
-The families are listed once in FAMILIES; each is a module with the same signature. The optimum is a lower bound on the step time of every plan that is not excluded.
+The families are listed once in FAMILIES; each is a module with the same signature. The optimum is a lower bound on the step time of every plan that
+is not excluded.
 """
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ TOLERANCE = 1e-6                                           # what rounding down 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`bound` in seconds holds for every plan not excluded (the cut-off where there is none below it); `proved` is False where a limit ended the solve."""
+    """`bound` in seconds holds for every plan not excluded (the cut-off where there is none below it).
+
+    `proved` is False where a limit ended the solve.
+    """
 
     bound: float
     picks: Picks | None
@@ -54,9 +58,11 @@ def _variables(model: cp_model.CpModel, t: Tables, cutoff: float, positions: int
     grid = range(positions), range(t.num_kinds)
     v = Variables(
         tables=t, columns=c, unit_s=cutoff / SCALE, positions=positions,
-        chosen=[[model.new_bool_var(f"y_{k}_{u}") for u in grid[1]] for k in grid[0]], first=[[model.new_bool_var(f"f_{k}_{u}") for u in grid[1]] for k in grid[0]],
+        chosen=[[model.new_bool_var(f"y_{k}_{u}") for u in grid[1]] for k in grid[0]],
+        first=[[model.new_bool_var(f"f_{k}_{u}") for u in grid[1]] for k in grid[0]],
         layers=[[[model.new_int_var(0, int(c.upto[i, -1]), f"n_{k}_{u}_{i}") for i in range(classes)] for u in grid[1]] for k in grid[0]],
-        placed=[model.new_int_var(1, t.layers, f"l_{k}") for k in grid[0]], edge=[0] + [model.new_int_var(0, SCALE, f"e_{k}") for k in range(1, positions)],
+        placed=[model.new_int_var(1, t.layers, f"l_{k}") for k in grid[0]],
+        edge=[0] + [model.new_int_var(0, SCALE, f"e_{k}") for k in range(1, positions)],
         time=[], forward=[], steady=model.new_int_var(0, SCALE, "Z"), sync=model.new_int_var(0, SCALE, "Q"))
     for k in grid[0]:
         x, forward = 2 * v.edge[k], v.edge[k]
@@ -83,11 +89,11 @@ def _exclude(model: cp_model.CpModel, v: Variables, picks: Picks) -> None:
             model.add(other).only_enforce_if(literal)
             differs.append(literal)
     if len(picks) < v.positions:
-        differs += [literal for literal in v.chosen[len(picks)]]
+        differs += v.chosen[len(picks)]
     model.add_bool_or(differs)
 
 
-class _Stopper(cp_model.CpSolverSolutionCallback):
+class _Stopper(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR-Tools is not followed by mypy
     """Asks at each new solution whether to go on."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:

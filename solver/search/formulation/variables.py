@@ -1,6 +1,7 @@
 """Variables of formulation A: which kind stands at each position from the end, and how many layers of each class it holds.
 
-Integers are scaled once: seconds so that the cut-off is SCALE units, rounded down per term, so that the model is a relaxation and its optimum a bound.
+Integers are scaled once: seconds so that the cut-off is SCALE units, rounded down per term, so that the model is a relaxation and its optimum a
+bound.
 """
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from solver.search.tables import Floats, Tables
 
-SCALE = 1 << 30                                            # units of the cut-off. Finer than 2^34 was seen to make presolve lose optima (OR-Tools 9.15)
+SCALE = 1 << 30                                            # units of the cut-off; finer than 2^34 made presolve lose optima (OR-Tools 9.15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ from solver.simulate.orders import in_flight
 from solver.simulate.timeline import ChunkTime, makespan
 
 
-def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: int, micro_batches: int, schedule: str = "1f1b", virtual_stages: int = 1,
-                  unlike_layers: bool = False, straddle: bool = False, tight: float | None = None, equal_gpus: bool = False) -> Tables:
+def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: int, micro_batches: int, schedule: str = "1f1b",
+                  virtual_stages: int = 1, unlike_layers: bool = False, straddle: bool = False, tight: float | None = None,
+                  equal_gpus: bool = False) -> Tables:
     """Kinds over node groups with GPU counts, times, memory, edges and sync drawn at random; `tight` scales memory to bind."""
     names = [f"g{i}" for i in range(groups)]
     sets = [(n,) for n in names] + ([tuple(names)] if straddle and groups > 1 else [])
@@ -29,19 +30,24 @@ def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: 
     sync = np.abs(rng.normal(0, 0.2, (kinds, pieces, 1))) * weight[None, None, :]
     unique = tuple(dict.fromkeys(chosen))
     capacity = {n: int(rng.integers(2, 9)) for n in names}
-    unions = sorted({frozenset().union(*(frozenset(unique[i]) for i in range(len(unique)) if mask >> i & 1)) for mask in range(1, 2**len(unique))}, key=sorted)
+    unions = sorted({frozenset().union(*(frozenset(unique[i]) for i in range(len(unique)) if mask >> i & 1)) for mask in range(1, 2**len(unique))},
+                    key=sorted)
     resources = Resources(sets=unique, inside=np.array([[frozenset(s) <= u for s in unique] for u in unions]),
                           capacity=np.array([sum(capacity[g] for g in u) for u in unions]), group_gpus=np.array([capacity[n] for n in names]),
                           members=np.array([[n in s for n in names] for s in unique]), price=np.zeros(len(unique)), price_limit=None)
     budget = static.sum(axis=1).mean() + 2 * activation.sum(axis=1).mean() + 4
     zeros = np.zeros(kinds)
-    spec = [UnitSpec(groups=s, tp=int(g), cp=1, ulysses=1, dp=1, replicas=1, ep=1, etp=1, micro_batch_size=1, micro_batches=micro_batches, recompute="none", zero_stage=1,
-                     sequence_parallel=True, vocabulary_parallel_loss=True, framework=None) for s, g in zip(chosen, gpus, strict=True)]
-    return Tables(kinds=tuple(Kind(spec=s, gpus=int(g)) for s, g in zip(spec, gpus, strict=True)), layers=layers, micro_batches=micro_batches, schedule=schedule,
-                  virtual_stages=virtual_stages, time=_prefix(per_layer), forward=_prefix(per_layer * share[:, None]), static=_prefix(static),
+    spec = [UnitSpec(groups=s, tp=int(g), cp=1, ulysses=1, dp=1, replicas=1, ep=1, etp=1, micro_batch_size=1, micro_batches=micro_batches,
+                     recompute="none", zero_stage=1, sequence_parallel=True, vocabulary_parallel_loss=True, framework=None)
+            for s, g in zip(chosen, gpus, strict=True)]
+    return Tables(kinds=tuple(Kind(spec=s, gpus=int(g)) for s, g in zip(spec, gpus, strict=True)), layers=layers, micro_batches=micro_batches,
+                  schedule=schedule, virtual_stages=virtual_stages,
+                  time=_prefix(per_layer), forward=_prefix(per_layer * share[:, None]), static=_prefix(static),
                   activation=_prefix(activation), head_time=rng.uniform(0, 2, kinds), head_forward=zeros + 0.1, head_static=rng.uniform(0, 1, kinds),
                   head_activation=rng.uniform(0, .2, kinds), embedding_time=rng.uniform(0, 0.5, kinds), embedding_forward=zeros + 0.01,
                   embedding_static=rng.uniform(0, 1, kinds), embedding_activation=rng.uniform(0, .2, kinds), buffers=rng.uniform(0, 1, kinds),
+                  shared_time=zeros + 0.01, shared_forward=zeros + 0.005, shared_static=zeros + 0.1,
+                  shared_activation=zeros + 0.02, shared_sync=rng.uniform(0, 0.1, (kinds, pieces)),
                   capacity=zeros + budget * (tight or 9.0), sync_constant=rng.uniform(0, 0.3, (kinds, pieces)), sync=np.concatenate(
                       [np.zeros((kinds, pieces, 1)), np.cumsum(sync, axis=2)], axis=2), sync_embedding=rng.uniform(0, 0.3, (kinds, pieces)),
                   sync_head=rng.uniform(0, 0.3, (kinds, pieces)), edge=rng.uniform(0, 0.2, (kinds, kinds)), wrap=rng.uniform(0, 0.2, (kinds, kinds)),
@@ -76,12 +82,16 @@ def judge(t: Tables, plan: tuple[StagePick, ...]) -> float | None:
                 f, x = f + t.embedding_forward[u], x + t.embedding_time[u]
             if i == stages - 1 and c == v - 1:
                 f, x = f + t.head_forward[u], x + t.head_time[u]
+            if stages == 1 and c == 0:
+                f, x = f - t.shared_forward[u], x - t.shared_time[u]
             row.append(ChunkTime(forward_s=f + edge, backward_s=x - f + edge))
         at += width
         if i == 0:
             static, activation, q = static + t.embedding_static[u], activation + t.embedding_activation[u], q + t.sync_embedding[u]
         if i == stages - 1:
             static, activation, q = static + t.head_static[u], activation + t.head_activation[u], q + t.sync_head[u]
+        if stages == 1:
+            static, activation, q = static - t.shared_static[u], activation - t.shared_activation[u], q - t.shared_sync[u]
         if static + activation * in_flight(t.schedule, i, stages, t.micro_batches, v) > t.capacity[u]:
             return None
         chunks.append(row)
