@@ -1,4 +1,5 @@
 """One engine per service; migrations at start."""
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,12 +31,25 @@ def open_engine(url: str) -> sa.Engine:
     def _prepare(connection: Any, record: Any) -> None:
         del record
         connection.isolation_level = "IMMEDIATE"            # a writer takes its lock first, so it waits instead of failing half-way
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        _use_write_ahead_log(connection)
+        connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
 
     return engine
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file, once in its life. SQLite does not wait its busy timeout out for this, so two that switch a new file at once must try again."""
+    give_up = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(0.01)
 
 
 def migrate(engine: sa.Engine) -> None:
