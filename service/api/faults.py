@@ -35,10 +35,15 @@ def faults_of(error: ValidationError, body: Any, root: Any) -> tuple[Fault, ...]
     """Every fault that pydantic found in `body`, as read into the type `root`."""
     found = [(e, _place(e["loc"], e["type"], body, root)) for e in error.errors(include_url=False, include_input=False)[:MAX_COMPLAINTS]]
     faults: dict[tuple[str, str], Fault] = {}
-    for e, place in _likely(found):
+    for e, place in _likely([f for f in found if not _only_without_the_bad(*f)]):
         for fault in _faults(e, place):
             faults.setdefault((fault.pointer, fault.message), fault)
     return tuple(faults.values())[:MAX_FAULTS]
+
+
+def _only_without_the_bad(e: Any, place: _Place) -> bool:
+    """Whether an array is too short only because pydantic does not count its entries at fault: those are named themselves."""
+    return e["type"] == "too_short" and isinstance(place.value, list | dict) and len(place.value) >= e["ctx"]["min_length"]
 
 
 def _place(loc: tuple[int | str, ...], kind: str, body: Any, root: Any) -> _Place:
@@ -92,6 +97,8 @@ def _faults(e: Any, place: _Place) -> list[Fault]:
         return [Fault(pointer=place.pointer, message="is missing", legal=legal)]
     if any(depth == len(place.parts) for depth, _ in place.tags) or kind in WRONG_TYPE:
         return [Fault(pointer=place.pointer, message=f"{shown} is not of a legal kind", legal=legal)]
+    if kind in ("too_short", "too_long") and isinstance(place.value, list | dict):
+        return [Fault(pointer=place.pointer, message=f"{shown} of {len(place.value)} entries", legal=legal)]
     return [Fault(pointer=place.pointer, message=f"{shown}: {e['msg'][0].lower()}{e['msg'][1:]}", legal=legal)]
 
 

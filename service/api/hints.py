@@ -68,7 +68,7 @@ def _describe(arm: Any, marks: tuple[Any, ...]) -> str:
     pattern = next((m.regex for m in marks if isinstance(m, Pattern)), None)
     if pattern is not None:
         return f"a string that matches {pattern}"
-    return PLAIN.get(origin or arm, "a JSON value") + _range(marks) + _length(marks)
+    return PLAIN.get(origin or arm, "a JSON value") + _range(marks) + _length(marks, "characters" if arm is str else "entries")
 
 
 def _range(marks: tuple[Any, ...]) -> str:
@@ -77,6 +77,6 @@ def _range(marks: tuple[Any, ...]) -> str:
     return low + high
 
 
-def _length(marks: tuple[Any, ...]) -> str:
+def _length(marks: tuple[Any, ...], unit: str = "entries") -> str:
     length = next((m for m in marks if isinstance(m, Len)), None)
-    return "" if length is None else f" of {length.min_length} to {length.max_length} entries" if length.max_length else ""
+    return "" if length is None else f" of {length.min_length} to {length.max_length} {unit}" if length.max_length else ""

@@ -211,6 +211,15 @@ def test_every_fault_is_told_at_once(client: TestClient) -> None:
     assert pointers == {"/objective", "/colour", "/model/architecture/num_layers", "/workload/seq_len"}
 
 
+def test_the_array_around_a_fault_is_not_at_fault(client: TestClient) -> None:
+    body = plan_body()
+    body["cluster"]["node_groups"] = [{**body["cluster"]["node_groups"][0], "nodes": 0}]
+    assert [e["pointer"] for e in client.post("/v1/plans", json=body).json()["errors"]] == ["/cluster/node_groups/0/nodes"]
+    body["cluster"]["node_groups"] = []
+    (fault,) = client.post("/v1/plans", json=body).json()["errors"]
+    assert (fault["pointer"], fault["message"]) == ("/cluster/node_groups", "an array of 0 entries") and "1 to 64" in fault["legal"]
+
+
 def test_a_misspelt_key_is_answered_with_the_right_one(client: TestClient) -> None:
     body = plan_body()
     body["workload"]["globel_batch_size"] = 8
