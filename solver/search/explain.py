@@ -60,8 +60,8 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
     space = Space(problem, constraints)
     if not space.groups:
         return (Reason(code="cluster.no_gpus", message="no usable GPU in the node groups allowed", fix="node groups with usable GPUs"),)
-    kinds = [k for cp, u in space.contexts()[:1] for ep, etp in space.experts()[:1] for b in space.micro_batch_sizes()[:1]
-             for d in space.replica_counts(cp, b)[:1] for z in space.zero_stages()[-1:] for k in space.kinds(space.base(cp, u, ep, etp, b, d, z))]
+    kinds = [k for c in space.contexts()[:1] for b in space.micro_batch_sizes()[:1] for d in space.replica_counts(c.cp, b)[:1]
+             for z in space.zero_stages()[-1:] for k in space.kinds(space.base(c, b, d, z))]
     if not kinds:
         excluded = tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
                          for r in space.rejections.result())

@@ -12,18 +12,8 @@ import numpy as np
 from solver.search.bounds import flat_bound, quick_bound
 from solver.search.probes import Probe, alike_bound, family_bound, free_bound, probe
 from solver.search.rounds import round_bounds
-from solver.search.space import Alike, Choice, Space, divisors
+from solver.search.space import Alike, Choice, Context, Space, divisors
 from solver.search.tables import TableFactory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """All micro-batch sizes of one context and expert degree."""
-
-    cp: int
-    ulysses: int
-    ep: int
-    etp: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +51,9 @@ class Frontier:
         self._heap: list[tuple[float, int, Node]] = []
         self._made = 0
         self.candidates, self.pruned = 0, 0
-        for cp, ulysses in space.contexts():
-            for ep, etp in space.experts():
-                self._push(0.0, Context(cp=cp, ulysses=ulysses, ep=ep, etp=etp))
+        for context in space.contexts():
+            if space.degrees(context):
+                self._push(0.0, context)
 
     def _push(self, bound: float, node: Node) -> None:
         self._made += 1
@@ -113,8 +103,7 @@ class Frontier:
         key = (tuple(self.space.gpus), self.space.tensor_degrees, modes, context, micro_batch_size, fastest)
         found = self.factory.probes.get(key)
         if found is None:
-            found = probe(self.space, self.factory, context.cp, context.ulysses, context.ep, context.etp, micro_batch_size,
-                          modes[:1] if fastest else modes)
+            found = probe(self.space, self.factory, context, micro_batch_size, modes[:1] if fastest else modes)
             self.factory.probes[key] = found
         return found
 
@@ -135,7 +124,7 @@ class Frontier:
         p, modes = self._probe(c, family.micro_batch_size), self.space.recompute_modes()
         for replicas in self.space.replica_counts(c.cp, family.micro_batch_size):
             for zero in self.space.zero_stages():
-                choice = self.space.base(c.cp, c.ulysses, c.ep, c.etp, family.micro_batch_size, replicas, zero)
+                choice = self.space.base(c, family.micro_batch_size, replicas, zero)
                 m, name = choice.micro_batches, self.space.flat_name()
                 if zero < 2 and not self.space.alike and name is not None:
                     yield self._free_bound(c, family.micro_batch_size, zero, choice, cutoff), Free(choice=replace(choice, schedule=name))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from solver.domain.degrees import Recompute
 from solver.domain.placement import tensor_groups_available
 from solver.search.bounds import SLACK, least_time
-from solver.search.space import Space
+from solver.search.space import Context, Space
 from solver.search.tables import TableFactory
 
 Floats = NDArray[np.float64]
@@ -35,16 +35,15 @@ class Probe:
     total_s: Floats                                        # [G, T, R] all layers together
 
 
-def probe(space: Space, factory: TableFactory, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int,
-          modes: tuple[Recompute, ...]) -> Probe:
+def probe(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
     """One unit per node group, tensor degree and recompute mode of `modes`."""
-    degrees = tuple(t for t in space.tensor_degrees if t % etp == 0)
+    degrees = space.degrees(context)
     shape = (len(space.groups), len(degrees), len(modes))
     tau, total = np.full(shape, np.inf), np.full(shape, np.inf)
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
     fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
     counts = factory.class_counts
-    for kind in space.probes(cp, ulysses, ep, etp, micro_batch_size, modes):
+    for kind in space.probes(context, micro_batch_size, modes):
         at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
         unit = factory.unit(kind)
         parts = list(unit.layers.values())

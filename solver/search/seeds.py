@@ -22,13 +22,14 @@ Ranked = tuple[float, Choice, int, tuple[int, ...]]        # estimated seconds, 
 def sow(space: Space, factory: TableFactory, incumbents: Incumbents) -> None:
     """Offer the best balanced layouts: one tensor degree and recompute mode, layers by the speed of each stage's node group, slower groups first."""
     ranked: list[Ranked] = []
-    for cp, ulysses in [c for c in space.contexts() if c[1] == 1][:CONTEXTS]:
-        for ep, etp in space.experts():
-            for b in space.micro_batch_sizes()[:SIZES]:
-                p = probe(space, factory, cp, ulysses, ep, etp, b, space.recompute_modes())
-                for replicas in space.replica_counts(cp, b):
-                    for zero in space.zero_stages():
-                        ranked += _rank(space, p, space.base(cp, ulysses, ep, etp, b, replicas, zero))
+    plain = [c for c in space.contexts() if c.ulysses == 1]
+    few = sorted({c.cp for c in plain})[:CONTEXTS]
+    for context in (c for c in plain if c.cp in few):
+        for b in space.micro_batch_sizes()[:SIZES]:
+            p = probe(space, factory, context, b, space.recompute_modes())
+            for replicas in space.replica_counts(context.cp, b):
+                for zero in space.zero_stages():
+                    ranked += _rank(space, p, space.base(context, b, replicas, zero))
     tried = 0
     for _, choice, mode, stages in sorted(ranked, key=lambda r: r[0]):
         tried += _offer(space, factory, incumbents, choice, mode, stages)
@@ -42,7 +43,7 @@ def _rank(space: Space, p: Probe, choice: Choice) -> list[Ranked]:
     groups = range(len(space.groups))
     for i, tp in enumerate(p.degrees):
         alikes = space.alikes(choice, tp)[:1]
-        room = p.fit[:, i] // (choice.cp * choice.replicas)
+        room = p.fit[:, i] // (choice.context.cp * choice.replicas)
         for members in ([*groups], *([g] for g in groups if len(groups) > 1)):
             counts = tuple(int(min(room[g], space.model.num_layers)) if g in members else 0 for g in groups)
             for stages in sorted({tuple(-(-n // part) for n in counts) for part in (1, 2, 4, 8)}):

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import lcm
 
+from solver.axes.tensor import fits_nodes, model_violations
 from solver.cost.unit import UnitSpec
 from solver.domain.degrees import Framework, Recompute, ScheduleName
 from solver.domain.options import Constraints
@@ -18,6 +20,17 @@ from solver.search.result import Rejected
 
 MAX_STRADDLED_GROUPS = 4                                   # beyond so many node groups, straddling stages take pairs or all of them
 MAX_VIRTUAL_STAGES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """How a sequence and the experts are split, the same in every stage. `sequence_parallel` applies where tp > 1."""
+
+    cp: int
+    ulysses: int                                           # Ulysses degree inside cp, the rest is ring
+    ep: int
+    etp: int
+    sequence_parallel: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +50,8 @@ class Choice:
     replicas: int
     micro_batch_size: int
     micro_batches: int
-    cp: int
-    ulysses: int
+    context: Context
     zero_stage: int
-    ep: int
-    etp: int
     virtual_stages: int = 1
     alike: Alike | None = None
     stages: int | None = None
@@ -99,13 +109,23 @@ class Space:
 
     # ---- outer choices, from the coarse to the fine
 
-    def contexts(self) -> list[tuple[int, int]]:
-        """(cp, Ulysses degree) pairs."""
-        return self._context_degrees()
+    def contexts(self) -> list[Context]:
+        """Every split of sequence and experts that some tensor degree allows."""
+        return [Context(cp=cp, ulysses=ulysses, ep=ep, etp=etp, sequence_parallel=sp) for cp, ulysses in self._context_degrees()
+                for ep, etp in self._expert_degrees() for sp in self._sequence_modes(cp)]
 
-    def experts(self) -> list[tuple[int, int]]:
-        """(ep, etp) pairs."""
-        return self._expert_degrees()
+    def _sequence_modes(self, cp: int) -> tuple[bool, ...]:
+        """On is never slower nor larger than off; off is searched only where the sequence length forbids on for some tensor degree."""
+        return (True,) if all(self._divides_sequence(tp, cp) for tp in self.tensor_degrees) else (True, False)
+
+    def _divides_sequence(self, tp: int, cp: int) -> bool:
+        return tp == 1 or self.workload.seq_len % (cp * (lcm(2, tp) if cp > 1 else tp)) == 0
+
+    def degrees(self, context: Context) -> tuple[int, ...]:
+        """Tensor degrees that go with a context."""
+        heads = self.model.num_attention_heads
+        return tuple(tp for tp in self.tensor_degrees if heads % (tp * context.ulysses) == 0 and tp % context.etp == 0
+                     and (not context.sequence_parallel or self._divides_sequence(tp, context.cp)))
 
     def micro_batch_sizes(self) -> list[int]:
         return self._allowed(divisors(self.workload.global_batch_size), self.constraints.micro_batch_size, "micro_batch_size")
@@ -120,10 +140,10 @@ class Space:
                 kept.append(replicas)
         return kept
 
-    def base(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, replicas: int, zero_stage: int) -> Choice:
+    def base(self, context: Context, micro_batch_size: int, replicas: int, zero_stage: int) -> Choice:
         """A choice before its schedule."""
-        return Choice(schedule="1f1b", replicas=replicas, micro_batch_size=micro_batch_size, cp=cp, ulysses=ulysses, zero_stage=zero_stage, ep=ep,
-                      etp=etp, micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
+        return Choice(schedule="1f1b", replicas=replicas, micro_batch_size=micro_batch_size, context=context, zero_stage=zero_stage,
+                      micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
 
     @property
     def _framework(self) -> Framework | None:
@@ -140,7 +160,7 @@ class Space:
         if wanted is not None and "interleaved" not in wanted:
             return
         layers, m = self.model.num_layers, base.micro_batches
-        gpus = alike.tp * base.cp * alike.width * base.replicas
+        gpus = alike.tp * base.context.cp * alike.width * base.replicas
         most = min(layers // 2, m, self.constraints.max_pp or layers, sum(self.gpus.values()) // gpus)
         allowed = [v for v in divisors(layers) if 2 <= v <= MAX_VIRTUAL_STAGES]
         if self.constraints.virtual_stages is not None:
@@ -153,7 +173,7 @@ class Space:
 
     def alikes(self, base: Choice, tp: int) -> list[Alike]:
         """What all stages may share beside the tensor degree. Width 1 suffices: D replicas of width w are D w replicas on micro-batches of b / w."""
-        if tp * base.cp * base.replicas > sum(self.gpus.values()):
+        if tp * base.context.cp * base.replicas > sum(self.gpus.values()):
             return []
         modes: tuple[Recompute | None, ...] = self.recompute_modes() if self.alike else (None,)
         return [Alike(tp=tp, width=1, recompute=mode) for mode in modes]
@@ -170,8 +190,8 @@ class Space:
         return self.alike or base.zero_stage >= 2 or self._may_straddle(base, tp)
 
     def _may_straddle(self, base: Choice, tp: int) -> bool:
-        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if _fits_nodes(tp, g.gpus_per_node)}
-        return self._straddles(fit, base.cp * base.replicas)
+        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if fits_nodes(g, tp)}
+        return self._straddles(fit, base.context.cp * base.replicas)
 
     def recompute_modes(self) -> tuple[Recompute, ...]:
         """Modes that can differ: under flash kernels `selective` is `none` by another name."""
@@ -215,20 +235,18 @@ class Space:
         if moe is None:
             return [(1, 1)]
         degrees = self._allowed(divisors(moe.num_experts), self.constraints.ep, "ep")
-        most = sum(self.gpus.values())
-        return [(ep, etp) for ep in degrees if ep <= most for etp in sorted({1, *self.tensor_degrees}) if ep * etp <= most]
+        most, width = sum(self.gpus.values()), moe.expert_ffn_hidden_size
+        return [(ep, etp) for ep in degrees if ep <= most for etp in sorted({1, *self.tensor_degrees}) if ep * etp <= most and width % etp == 0]
 
     def _tensor_degrees(self) -> tuple[int, ...]:
-        model = self.model
-        widest = max((g.nodes * g.gpus_per_node for g in self.groups), default=1)
+        """Divisors of the heads that no rule of the tensor axis forbids and that some node group's nodes hold."""
         found = []
-        for tp in divisors(model.num_attention_heads):
-            if model.kv_heads % tp and tp % model.kv_heads:
-                self.rejections.add("tensor.kv_heads_indivisible", f"tp {tp} with {model.kv_heads} KV heads")
-            elif tp > widest:
-                self.rejections.add("tensor.too_wide", f"tp {tp} on nodes groups of at most {widest} GPUs")
-            elif not any(_fits_nodes(tp, g.gpus_per_node) for g in self.groups):
-                self.rejections.add("tensor.node_indivisible", f"tp {tp} does not divide any node")
+        for tp in divisors(self.model.num_attention_heads):
+            reasons = model_violations(self.model, tp, None)
+            if reasons:
+                self.rejections.add(reasons[0].code, f"tp {tp}: {reasons[0].message}")
+            elif not any(fits_nodes(g, tp) and tensor_groups_available(g, tp) for g in self.groups):
+                self.rejections.add("tensor.node", f"tp {tp} neither divides any node nor is a multiple that the group has")
             elif self.constraints.tp is not None and tp not in self.constraints.tp:
                 self.rejections.add("constraints.tp", f"tp {tp}")
             else:
@@ -237,36 +255,37 @@ class Space:
 
     # ---- kinds of one choice
 
-    def probes(self, cp: int, ulysses: int, ep: int, etp: int, micro_batch_size: int, modes: tuple[Recompute, ...]) -> list[Kind]:
+    def _spec(self, context: Context, groups: tuple[str, ...], tp: int, width: int, replicas: int, micro_batch_size: int, mode: Recompute,
+              zero_stage: int) -> UnitSpec:
+        return UnitSpec(groups=groups, tp=tp, cp=context.cp, ulysses=context.ulysses, dp=width, replicas=replicas, ep=context.ep, etp=context.etp,
+                        micro_batch_size=micro_batch_size, micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas),
+                        recompute=mode, zero_stage=zero_stage, sequence_parallel=context.sequence_parallel, vocabulary_parallel_loss=True,
+                        framework=self._framework)
+
+    def probes(self, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> list[Kind]:
         """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
 
         Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster
         than the group among theirs that is cheapest).
         """
-        return [Kind(gpus=tp * cp, spec=UnitSpec(
-            groups=(g.name,), tp=tp, cp=cp, ulysses=ulysses, dp=1, replicas=1, ep=ep, etp=etp, micro_batch_size=micro_batch_size,
-            micro_batches=self.workload.global_batch_size // micro_batch_size, recompute=mode, zero_stage=1, sequence_parallel=True,
-            vocabulary_parallel_loss=True, framework=self._framework))
-            for g in self.groups for tp in self.tensor_degrees if _fits_nodes(tp, g.gpus_per_node) and tp % etp == 0 for mode in modes]
+        return [Kind(gpus=tp * context.cp, spec=self._spec(context, (g.name,), tp, 1, 1, micro_batch_size, mode, 1))
+                for g in self.groups for tp in self.degrees(context) if fits_nodes(g, tp) for mode in modes]
 
     def kinds(self, choice: Choice) -> list[Kind]:
         """Every kind of stage that the choice allows, single node groups first."""
-        found = []
-        alike = choice.alike
-        for tp in (alike.tp,) if alike else self.tensor_degrees:
-            if choice.etp > 1 and tp % choice.etp:
+        context, alike, found = choice.context, choice.alike, []
+        for tp in self.degrees(context):
+            if alike and tp != alike.tp:
                 continue
             for width in (alike.width,) if alike else divisors(choice.micro_batch_size):
-                gpus = tp * choice.cp * width * choice.replicas
-                if gpus % (choice.ep * choice.etp):
-                    self.rejections.add("expert.indivisible", f"ep {choice.ep} x etp {choice.etp} on {gpus} ranks")
+                gpus = tp * context.cp * width * choice.replicas
+                if gpus % (context.ep * context.etp):
+                    self.rejections.add("expert.ranks", f"ep {context.ep} x etp {context.etp} on {gpus} ranks")
                     continue
-                for groups in self._group_sets(tp, choice.cp * width * choice.replicas, alike is not None):
+                for groups in self._group_sets(tp, context.cp * width * choice.replicas, alike is not None):
                     for mode in (alike.recompute,) if alike and alike.recompute else self.recompute_modes():
-                        found.append(Kind(gpus=gpus, spec=UnitSpec(
-                            groups=groups, tp=tp, cp=choice.cp, ulysses=choice.ulysses, dp=width, replicas=choice.replicas, ep=choice.ep,
-                            etp=choice.etp, micro_batch_size=choice.micro_batch_size, micro_batches=choice.micro_batches, recompute=mode,
-                            zero_stage=choice.zero_stage, sequence_parallel=True, vocabulary_parallel_loss=True, framework=choice.framework)))
+                        spec = self._spec(context, groups, tp, width, choice.replicas, choice.micro_batch_size, mode, choice.zero_stage)
+                        found.append(Kind(gpus=gpus, spec=spec))
         return found
 
     def _group_sets(self, tp: int, blocks: int, alike: bool) -> list[tuple[str, ...]]:
@@ -275,7 +294,7 @@ class Space:
         Where every node group holds a whole number of such stages, straddling gains nothing: stages of one size spread over bins that are multiples
         of it are a transport problem with integral optimum, so each can lie in one group, where it is no slower.
         """
-        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if _fits_nodes(tp, g.gpus_per_node)}
+        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if fits_nodes(g, tp)}
         singles: list[tuple[str, ...]] = [(name,) for name, n in fit.items() if n >= blocks]
         if not alike or not self._straddles(fit, blocks):
             return singles
@@ -286,10 +305,6 @@ class Space:
     @staticmethod
     def _straddles(fit: dict[str, int], blocks: int) -> bool:
         return sum(n > 0 for n in fit.values()) > 1 and any(n % blocks for n in fit.values())
-
-
-def _fits_nodes(tp: int, gpus_per_node: int) -> bool:
-    return gpus_per_node % tp == 0 or tp % gpus_per_node == 0
 
 
 def _power_part(seq_len: int) -> int:
