@@ -22,13 +22,22 @@ AnyPlan = Callable[[Problem, Constraints], float | None]
 
 
 def alternatives(incumbents: Incumbents, count: int) -> tuple[Alternative, ...]:
-    """The best runners-up that differ from the best, and from each other, in more than where a layer lies."""
+    """The best runners-up that differ from the best, and from each other, in more than where a layer lies.
+
+    Where the best leaves less memory free than the margin, the fastest plan found that keeps it comes first.
+    """
     best = incumbents.best
     if best is None:
         return ()
     found: list[Alternative] = []
     seen = {_family(best)}
-    for other in sorted(incumbents.others.values(), key=lambda p: p.step_s):
+    ranked = sorted(incumbents.others.values(), key=lambda p: p.step_s)
+    if best.predicted.risk != "safe":
+        safe = [p for p in ranked if p.predicted.risk == "safe"][:1]
+        ranked = safe + ranked
+        found = [Alternative(plan=p.plan, predicted=p.predicted, why_not_best=f"{why_not(best, p)}; keeps the memory margin") for p in safe][:count]
+        seen |= {_family(p) for p in safe}
+    for other in ranked:
         if len(found) == count:
             break
         if _family(other) not in seen:

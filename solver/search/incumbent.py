@@ -40,7 +40,8 @@ def layout_of_picks(choice: Choice, kinds: Sequence[Kind], picks: Sequence[Stage
                                   zero_stage=spec.zero_stage, groups=spec.groups))
     return Layout(stages=tuple(stages), edges=tuple(Edge(same_node=False) for _ in stages), replicas=choice.replicas,
                   micro_batches=choice.micro_batches, micro_batch_size=choice.micro_batch_size, schedule=choice.schedule, virtual_stages=v,
-                  sequence_parallel=choice.context.sequence_parallel and any(s.tp > 1 for s in stages), ulysses=choice.context.ulysses, vocabulary_parallel_loss=True, framework=choice.framework)
+                  sequence_parallel=choice.context.sequence_parallel and any(s.tp > 1 for s in stages), ulysses=choice.context.ulysses,
+                  vocabulary_parallel_loss=True, framework=choice.framework)
 
 
 class Incumbents:
