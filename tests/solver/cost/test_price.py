@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.cost.breakdown import after_drain
@@ -17,7 +17,7 @@ from solver.domain.model import Architecture
 from solver.domain.problem import Problem
 from tests.solver.cost.problems import SMALL, layout, node_group, problem, problems, units
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40)
 DEEP = Architecture(num_layers=48, hidden_size=5120, ffn_hidden_size=13824, num_attention_heads=40, vocab_size=32000)
 
 

@@ -3,7 +3,7 @@ import math
 import time
 from dataclasses import asdict, replace
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from solver.cost.machine import attention_kernel
@@ -13,7 +13,7 @@ from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.model import Architecture
 from tests.solver.cost.problems import GPUS, node_group, problem, problems, unit, units
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 
 
 def busy_s(costs: UnitCosts) -> list[float]:

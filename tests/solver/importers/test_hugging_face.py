@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.catalog.loader import preset
@@ -247,7 +247,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**12), st.floats(
 FILES = sorted(path.stem for path in SAMPLES.glob("*.json"))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.sampled_from(FILES), st.data())
 def test_whatever_a_value_is_replaced_by_nothing_but_bad_input_is_raised(file: str, data: st.DataObject) -> None:
     config = sample(file)
