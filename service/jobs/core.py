@@ -49,14 +49,20 @@ class Core:
             raise NoSuchPlan(f"there is no plan {plan_id[:80]!r}")
         return state.status, resource_of(state)
 
-    def layout(self, plan_id: str, owner: str = "") -> tuple[PlanRequest, Problem, Plan]:
-        """A stored plan with the problem that it solves. Raises `NoSuchPlan` and `NoLayout`."""
+    def layout(self, plan_id: str, owner: str = "", baseline: str | None = None) -> tuple[PlanRequest, Problem, Plan]:
+        """A stored plan with the problem that it solves, or one of the simpler plans beside it. Raises `NoSuchPlan` and `NoLayout`."""
         status, resource = self.resource(plan_id, owner)
         result = _RESOURCE.validate_json(resource).get("result") or {}
         if not result.get("plan"):
             raise NoLayout(f"plan {plan_id} is {status} and holds no layout")
+        chosen = result["plan"]
+        if baseline is not None:
+            beside = {b["name"]: b.get("plan") for b in result.get("baselines", [])}
+            chosen = beside.get(baseline)
+            if not chosen:
+                raise NoLayout(f"plan {plan_id} has no baseline {baseline[:80]!r}; legal: {', '.join(n for n, p in beside.items() if p) or 'none'}")
         request = plan_request().validate_json(self.plans.request(plan_id))
-        return request, self.planner.problem(request), _PLAN.validate_json(_RESOURCE.dump_json(result["plan"]))
+        return request, self.planner.problem(request), _PLAN.validate_json(_RESOURCE.dump_json(chosen))
 
     def is_ready(self) -> dict[str, bool]:
         """What must hold before requests are sent here."""

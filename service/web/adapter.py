@@ -86,9 +86,19 @@ class ServiceBackend:
         except (NoSuchPlan, NoLayout):
             return ()
         return [
-            ExportOption(target=target, available=not reasons, reasons=tuple(r.message for r in reasons))
+            ExportOption(target=target, available=not reasons, reasons=tuple(r.message for r in reasons),
+                         instead=self._instead(request, plan_id, target) if reasons else None)
             for target, reasons in exporting.targets(problem, plan).items()
         ]
+
+    def _instead(self, request: Request, plan_id: str, target: str) -> str | None:
+        """The baseline that holds the best plan for a launcher, if it has one that the launcher's writer accepts."""
+        name = f"launcher:{target}"
+        try:
+            _, problem, plan = _core(request).layout(plan_id, _owner(request), name)
+        except NoLayout:
+            return None
+        return name if not exporting.targets(problem, plan)[target] else None
 
     def timeline(self, request: Request, plan_id: str) -> Json | None:
         try:

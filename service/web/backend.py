@@ -28,6 +28,7 @@ class ExportOption:
     target: str
     available: bool
     reasons: tuple[str, ...] = ()
+    instead: str | None = None                              # name of the baseline that this launcher can run, where the plan itself cannot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,6 +201,9 @@ def _stage_row(
     )
 
 
+LAUNCHER_NAMES = {"megatron": "Megatron-LM"}
+
+
 def baseline_name(name: str) -> str:
     """A baseline in words.
 
@@ -209,6 +212,8 @@ def baseline_name(name: str) -> str:
     """
     if name == "uniform":
         return "Best uniform layout"
+    if name.startswith("launcher:"):
+        return f"Best that {LAUNCHER_NAMES.get(name.removeprefix('launcher:'), name)} runs"
     return f"{name.removeprefix('only:')} alone" if name.startswith("only:") else name
 
 

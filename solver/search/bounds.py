@@ -48,23 +48,27 @@ def sync_floor(t: Tables) -> float:
     return float((t.sync_constant + one).max(axis=1).min())
 
 
+def forward_share(t: Tables) -> float:
+    """φ: the largest share of a layer's time that is forward."""
+    return float(np.max(np.diff(t.forward, axis=1) / np.maximum(np.diff(t.time, axis=1), 1e-300)))
+
+
 def quick_bound(t: Tables) -> float:
     """A lower bound on the step time of the choice, without search.
 
     Let a plan have T = its step time. Every stage has m x_k <= T - sync, and GPUs are limited: for multipliers λ_g >= 0 with Σ λ_g N_g = m,
     m max x >= Σ_g λ_g N_g max x >= Σ_stages λ gpus_k x_k, so T >= sync + Σ_layers min_u λ_u gpus_u τ_u (a straddling kind takes its cheapest group's
     λ). With the fill, T >= sync + S + (m - 1 - φ (K - 1)) max x where F_k <= φ x_k and K bounds the number of stages; both are maximised over a grid
-    of λ.
+    of λ. Transfers are left out: they add at least as much to x_k as to F_k. What one stage that is first and last does not pay twice is taken off.
     """
     m, r = t.micro_batches, t.resources
-    per_layer = np.diff(t.time, axis=1)                    # [K, L]
-    phi = float(np.max(np.diff(t.forward, axis=1) / np.maximum(per_layer, 1e-300)))
-    most = stage_count_bound(t)
+    per_layer, most = np.diff(t.time, axis=1), stage_count_bound(t)                                     # [K, L]
+    phi = max(forward_share(t), *(float(np.max(f / np.maximum(x, 1e-300))) for f, x in ((t.head_forward, t.head_time),
+                                                                                       (t.embedding_forward, t.embedding_time))))
     steady = m - 1 - phi * (min(m, most) - 1) if t.schedule != "gpipe" else float(m - 1)
     grid = simplex_grid(len(r.group_gpus))                 # [J, G], rows sum to 1
     price = grid / r.group_gpus                            # λ_g for Σ λ_g N_g = 1
     least = np.where(r.members[None], price[:, None, :], np.inf).min(axis=2)[:, t.set_index] * t.gpus   # [J, K]
-    ends = np.maximum(t.head_time, 0.0)[None], t.embedding_time[None]
     best = 0.0
     scales = [(0.0, float(m))]
     if t.virtual_stages == 1 and steady > 0:
@@ -72,7 +76,7 @@ def quick_bound(t: Tables) -> float:
     for own, weight in scales:
         coefficient = own + weight * least                 # [J, K]
         value = (coefficient[:, :, None] * per_layer[None]).min(axis=1).sum(axis=1)
-        value += (coefficient * ends[0]).min(axis=1) + (coefficient * ends[1]).min(axis=1)
+        value += (coefficient * t.head_time).min(axis=1) + (coefficient * t.embedding_time).min(axis=1) - (coefficient * t.shared_time).max(axis=1)
         best = max(best, float(value.max()))
     return (best + sync_floor(t)) * (1.0 - SLACK)
 
@@ -93,7 +97,7 @@ def flat_bound(t: Tables, cutoff: float, max_stages: int | None = None) -> float
         return float("inf")
     position = np.arange(1, most + 1)
     flight = np.full(most, m) if t.schedule == "gpipe" else np.minimum(m, position)
-    phi = 0.0 if t.schedule == "gpipe" else float(np.max(np.diff(t.forward, axis=1) / np.maximum(layers, 1e-300)))
+    phi = 0.0 if t.schedule == "gpipe" else forward_share(t)
     weight = (m - 1) - phi * (np.minimum(m, position) - 1)
     static, activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
     memory = np.floor((t.capacity - t.buffers)[:, None] / np.maximum(static[:, None] + activation[:, None] * flight, 1e-300) * (1 + SLACK))

@@ -225,9 +225,10 @@ class _Search:
         sorted_key = key[order]
         new = np.concatenate(([True], sorted_key[1:] != sorted_key[:-1]))
         group = np.cumsum(new) - 1
-        keep = new.copy()
-        for rank in (z_rank, q_rank):
-            value = rank[order] + (group[-1] - group) * (int(rank.max()) + 1)
-            lowest = np.minimum.accumulate(value)
-            keep[1:] |= value[1:] < lowest[:-1]
-        return np.sort(order[keep])
+        z, q, place = z_rank[order], q_rank[order], np.arange(len(order))
+        dropped = np.zeros(len(order), dtype=bool)
+        for value in (z, q, np.unique(np.maximum(level.z, self.go.z_floor) + level.q, return_inverse=True)[1].reshape(-1)[order]):
+            later = value + (group[-1] - group) * (int(value.max()) + 1)       # a new group begins below all values of the one before
+            rival = np.maximum.accumulate(np.where(later == np.minimum.accumulate(later), place, 0))[:-1]         # of least value so far
+            dropped[1:] |= (z[rival] <= z[1:]) & (q[rival] <= q[1:])
+        return np.sort(order[new | ~dropped])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.search.bounds import SLACK, layer_floor, most_layers, stage_count_bound, sync_floor
+from solver.search.bounds import SLACK, forward_share, layer_floor, most_layers, stage_count_bound, sync_floor
 from solver.search.tables import Floats, Ints, Tables
 
 PRICE_SCALES = (0.0, 1.0)
@@ -33,9 +33,9 @@ class CostToGo:
         return self.rate[row], float(self.total[row])
 
     def root(self, t: Tables) -> float:
-        """Least step time of any plan: the bound of the empty label, with the cheapest head."""
+        """Least step time of any plan: the bound of the empty label, with the cheapest head, less what a single stage does not pay twice."""
         start = self.bound(1, np.zeros(1, np.int64), np.zeros((1, self.used_price.shape[1]), np.int64), np.zeros(1), np.zeros(1), np.zeros(1))
-        return float(start[0] + t.head_time.min() + sync_floor(t)) * (1 - SLACK)
+        return float(start[0] + t.head_time.min() - t.shared_time.max() + sync_floor(t)) * (1 - SLACK)
 
     def bound(self, k: int, placed: Ints, used: Ints, s: Floats, z: Floats, q: Floats) -> Floats:
         """Least step time of any completion of labels whose next stage is at position k; infinite where the GPUs left cannot hold the layers left."""
@@ -50,8 +50,7 @@ def cost_to_go(t: Tables, cutoff: float, scales: tuple[float, ...] = PRICE_SCALE
     """Bounds on completions of plans below `cutoff` seconds, with one price vector per scale; without any, the floor of the layers left alone."""
     r, m = t.resources, t.micro_batches
     last = stage_count_bound(t)
-    phi = float(np.max(np.diff(t.forward, axis=1) / np.maximum(np.diff(t.time, axis=1), 1e-300)))
-    steady = m - 1 - phi * (min(m, last) - 1) if t.schedule != "gpipe" else float(m - 1)
+    steady = m - 1 - forward_share(t) * (min(m, last) - 1) if t.schedule != "gpipe" else float(m - 1)
     shortest = float(np.diff(t.time, axis=1).min(axis=0).sum() + t.embedding_time.min() + t.head_time.min() - t.shared_time.max())
     z_room = max(cutoff - sync_floor(t) - shortest, 0.0)   # Z of a plan below the cut-off
     by_time = _layers_in(t, z_room / steady if steady > 0 else np.inf)

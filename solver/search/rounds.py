@@ -54,8 +54,8 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
     """A lower bound on the step time for each (stages, virtual stages); infinite where no plan below `cutoff` can be.
 
     For a step time T a stage at position k holds at most min(layers in memory, floor(T / (m τ))) layers, in whole multiples of v; the best mix of
-    kinds that the GPUs allow must reach L. Then T >= m times the load of the least T that reaches it, plus the least fill before the last stage and
-    the least sync.
+    kinds that the GPUs allow must reach L. From a stage with j stages before it a step also takes the fill through
+    these, at least a layer each and the embedding.
     """
     layers = np.diff(t.time, axis=1)
     tau = layers.min(axis=1)
@@ -66,8 +66,9 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
     chunk_s = t.micro_batches * float(tau.min())
     found: list[float] = []
     for stages, v in counts:
-        fill = (stages - 1) * float(layers.min()) + float(t.embedding_time.min()) + sync
-        floor = max(chunk_s * v, chunk_s * t.layers / stages) + fill
+        before = np.arange(stages)[::-1]                   # stages before each position, positions counted from the last
+        fill = before * float(layers.min()) + (before > 0) * float(t.embedding_time.min()) + sync
+        floor = max(chunk_s * v, chunk_s * t.layers / stages) + sync
         if possible < stages or floor >= cutoff:
             found.append(float("inf"))
             continue
@@ -77,9 +78,9 @@ def round_bounds(t: Tables, counts: Sequence[tuple[int, int]], cutoff: float) ->
             memory = np.floor((t.capacity - t.buffers)[:, None]
                               / np.maximum(static[:, None] + activation[:, None] * (chunks / v), 1e-300) * (1 + SLACK))
 
-        def holds(time_s: float, memory: Floats = memory, fill: float = fill, v: int = v, stages: int = stages) -> bool:
-            load = np.floor((time_s - fill) / (t.micro_batches * tau) * (1 + SLACK) + SLACK)
-            return reach(t, np.floor(np.minimum(memory, load[:, None]) / v) * v, stages) >= t.layers
+        def holds(time_s: float, memory: Floats = memory, fill: Floats = fill, v: int = v, stages: int = stages) -> bool:
+            load = np.floor((time_s - fill) / (t.micro_batches * tau[:, None]) * (1 + SLACK) + SLACK)
+            return reach(t, np.floor(np.minimum(memory, load) / v) * v, stages) >= t.layers
 
         found.append(least_time(holds, floor, cutoff))
     return found

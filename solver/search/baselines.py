@@ -1,0 +1,77 @@
+"""What the user would have without this search: the best plan of each simpler family, shown beside the answer."""
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, replace
+
+from solver.domain.options import Constraints, Launcher, SearchOptions
+from solver.domain.problem import Problem
+from solver.search.explore import REPORT_EVERY_S, Exploration, Watch, explore, table_factory
+from solver.search.incumbent import Priced
+from solver.search.result import Baseline
+from solver.search.solve import Limits
+from solver.search.tables import TableFactory
+
+SHARE = 0.5                                                # of the time limit, at most, goes to each simpler family
+LAUNCHERS: tuple[Launcher, ...] = ("megatron",)
+
+
+def families(problem: Problem, constraints: Constraints) -> list[tuple[str, Constraints]]:
+    """Families that do not depend on each other: each node group alone, and what each launcher runs."""
+    groups = [g.name for g in problem.cluster.node_groups if constraints.node_groups is None or g.name in constraints.node_groups]
+    alone = [(f"only:{name}", replace(constraints, node_groups=(name,))) for name in groups] if len(groups) > 1 else []
+    launchers = [(f"launcher:{name}", replace(constraints, launcher=name)) for name in LAUNCHERS] if constraints.launcher is None else []
+    return alone + launchers
+
+
+def uniform(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits,
+            watch: Watch) -> tuple[list[Baseline], list[Priced]]:
+    """The best uniform plan over all node groups: a baseline, and the first plan to beat."""
+    if constraints.uniform or constraints.launcher is not None:
+        return [], []
+    watch.phase = "baselines"
+    explored = explore(problem, replace(constraints, uniform=True), options, factory, limits, watch, [], share=SHARE)
+    watch.tell(explored.frontier, explored.solver, f"uniform: {explored.best.step_s:.3f} s" if explored.best else "uniform: no plan", force=True)
+    return [baseline("uniform", explored, watch)], [explored.best] if explored.best is not None else []
+
+
+@dataclass(slots=True)
+class Others:
+    """The other families: solved apart where there is an executor, else when they are asked for."""
+
+    started: "list[Future[Baseline]]"
+
+    @classmethod
+    def start(cls, problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, executor: Executor | None) -> "Others":
+        if executor is None:
+            return cls([])
+        return cls([executor.submit(alone, problem, name, family, options, limits) for name, family in families(problem, constraints)])
+
+    def collect(self, problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
+                tell: Callable[[str], None]) -> list[Baseline]:
+        """All of them, in the time that is left."""
+        watch.phase, found = "baselines", []
+        for i, (name, family) in enumerate(families(problem, constraints)):
+            if not self.started:
+                found.append(baseline(name, explore(problem, family, options, factory, limits, watch, []), watch))
+                continue
+            future = self.started[i]
+            while not future.done() and not watch.stop():
+                wait([future], timeout=REPORT_EVERY_S)
+                tell(f"waiting for {name}")
+            found.append(future.result() if future.done() else Baseline(name=name, step_time_s=None, reason="not searched to an end in time"))
+        return found
+
+
+def alone(problem: Problem, name: str, family: Constraints, options: SearchOptions, limits: Limits) -> Baseline:
+    """The best plan of one family, in a process of its own."""
+    watch = Watch(options=options, report=lambda progress: None, cancelled=lambda: False, clock=time.monotonic, started=time.monotonic())
+    return baseline(name, explore(problem, family, options, table_factory(problem, family), limits, watch, [], share=SHARE), watch)
+
+
+def baseline(name: str, explored: Exploration, watch: Watch) -> Baseline:
+    if explored.best is not None:
+        note = None if explored.proved else f"best found; none of this family is faster than {explored.bound_s:.4f} s"
+        return Baseline(name=name, step_time_s=explored.best.step_s, plan=explored.best.plan, reason=note)
+    return Baseline(name=name, step_time_s=None,
+                    reason="no plan of this family fits" if explored.proved or not watch.stop() else "none found in time")

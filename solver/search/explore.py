@@ -1,0 +1,112 @@
+"""One family of plans, explored least bound first until the next bound is no better than the best plan; and the watch over time and cancellation."""
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from solver.domain.options import Constraints, SearchOptions
+from solver.domain.problem import Problem
+from solver.search.bounds import SLACK
+from solver.search.frontier import Frontier
+from solver.search.incumbent import Incumbents, Priced
+from solver.search.result import Cancelled, Progress, Report
+from solver.search.seeds import sow
+from solver.search.solve import Limits, Solver
+from solver.search.space import Space
+from solver.search.tables import TableFactory
+
+REPORT_EVERY_S = 0.25
+
+
+@dataclass(slots=True)
+class Watch:
+    """Time and cancellation: when to stop, and how far the search has come."""
+
+    options: SearchOptions
+    report: Report
+    cancelled: Cancelled
+    clock: Callable[[], float]
+    started: float = 0.0
+    reported: float = -1.0
+    phase: str = "candidates"
+    best_s: float | None = None
+    bound_s: float | None = None
+
+    def elapsed(self) -> float:
+        return self.clock() - self.started
+
+    def stop(self, share: float = 1.0) -> bool:
+        return self.elapsed() > self.options.time_limit_s * share or self.cancelled()
+
+    def tell(self, frontier: Frontier | None, solver: Solver | None, message: str = "", force: bool = False) -> None:
+        """Report at most every REPORT_EVERY_S seconds unless something new must be told."""
+        now = self.elapsed()
+        if not force and now - self.reported < REPORT_EVERY_S:
+            return
+        self.reported = now
+        gap = max(0.0, 1 - self.bound_s / self.best_s) if self.best_s and self.bound_s is not None else None
+        self.report(Progress(phase=self.phase, incumbent_s=self.best_s, bound_s=self.bound_s, gap=gap,
+                             candidates=frontier.candidates if frontier else 0, pruned=frontier.pruned if frontier else 0,
+                             solved=solver.tally.solved if solver else 0, elapsed_s=now, message=message))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """One family searched: its best plan, a proved bound on all of it, and the work done."""
+
+    best: Priced | None
+    bound_s: float
+    proved: bool
+    frontier: Frontier
+    solver: Solver
+    incumbents: Incumbents
+
+
+def table_factory(problem: Problem, constraints: Constraints) -> TableFactory:
+    """Tables with the margin that is asked for: none where the request names none."""
+    return TableFactory(problem, problem.memory_margin if constraints.memory_margin is not None else 0.0, constraints.max_price_per_hour)
+
+
+def explore(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
+             known: list[Priced], share: float = 1.0) -> Exploration:
+    """Least bound first, until the next bound is no better than the best plan."""
+    space = Space(problem, constraints)
+    incumbents = Incumbents(problem, safe_only=constraints.memory_margin is not None)
+    for priced in known:
+        incumbents.take(priced)
+    frontier = Frontier(space, factory)
+    solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
+    if incumbents.best is None:
+        sow(space, factory, incumbents)
+    unfinished = float("inf")                              # least bound of choices that were given up: too large to finish
+    while not watch.stop(share):
+        watch.best_s = incumbents.best.step_s if incumbents.best else watch.best_s
+        watch.bound_s = min(frontier.least_bound(), unfinished, incumbents.limit_s) if watch.phase == "search" else None
+        step = frontier.advance(incumbents.limit_s * (1 - SLACK))
+        if step is False:
+            break
+        if step is True:
+            watch.tell(frontier, solver)
+            continue
+        bound, choice = step
+        before = incumbents.limit_s
+        left = solver.solve(choice, bound)
+        if left > bound * (1 + SLACK):
+            if left < float("inf"):
+                frontier.put_back(left, choice)
+        else:
+            unfinished = min(unfinished, bound)
+        if incumbents.limit_s < before:
+            watch.best_s = incumbents.limit_s
+            watch.tell(frontier, solver, "a better plan", force=watch.phase == "search")
+        else:
+            watch.tell(frontier, solver)
+    bound_s = min(frontier.least_bound(), unfinished, incumbents.limit_s)
+    proved = bound_s >= incumbents.limit_s * (1 - 2 * SLACK)
+    return Exploration(best=incumbents.best, bound_s=incumbents.limit_s if proved else bound_s, proved=proved, frontier=frontier, solver=solver,
+                       incumbents=incumbents)
+
+
+def _tick(watch: Watch, frontier: Frontier, solver: Solver, incumbents: Incumbents, share: float) -> bool:
+    if incumbents.best is not None and watch.phase == "search":
+        watch.best_s = incumbents.best.step_s
+    watch.tell(frontier, solver)
+    return watch.stop(share)
