@@ -214,7 +214,8 @@ class _Search:
     def _undominated(self, level: _Level) -> Ints:
         """Drop dominated labels.
 
-        Of those with equal (layers, edge row, GPUs): the ones behind another in s with neither a smaller Z nor a smaller Q than all before them.
+        Of those with equal (layers, edge row, GPUs): the ones that another is no worse than in s, Z and Q. In order of s, each is compared with three
+        before it, of least Z, of least Q and of least Z + Q. So some stay that could go; none goes that could be the best.
         """
         key = level.layers * (self.edge_row.max() + 1) + self.edge_row[level.kind]
         for column in level.used.T:

@@ -1,5 +1,6 @@
 """Small random tables, and the judgement of a plan over them by plain enumeration: no search code but the table type."""
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,14 +21,15 @@ def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: 
     chosen = [sets[i % len(sets)] for i in range(kinds)]
     gpus = np.full(kinds, 2) if equal_gpus else rng.choice([1, 2, 4], kinds)
     speed = rng.uniform(0.5, 3.0, kinds)
+    edge_scale, sync_scale = rng.choice([0.0, 0.2, 2.0]), rng.choice([0.1, 0.3, 3.0])
     classes = rng.integers(0, 2, layers) if unlike_layers else np.zeros(layers, int)
     weight = np.array([1.0, rng.uniform(0.3, 3.0)])[classes]
     per_layer = weight[None, :] * (speed / gpus)[:, None]
-    share = rng.uniform(0.2, 0.45, kinds)
+    share = rng.uniform(0.2, 0.45, kinds) if rng.random() < 0.5 else rng.uniform(0.0, 1.0, kinds)
     static = weight[None, :] * rng.uniform(0.5, 1.5, kinds)[:, None]
     activation = weight[None, :] * rng.uniform(0.1, 0.6, kinds)[:, None]
     pieces = 2
-    sync = np.abs(rng.normal(0, 0.2, (kinds, pieces, 1))) * weight[None, None, :]
+    sync = np.abs(rng.normal(0, sync_scale, (kinds, pieces, 1))) * weight[None, None, ::-1]
     unique = tuple(dict.fromkeys(chosen))
     capacity = {n: int(rng.integers(2, 9)) for n in names}
     unions = sorted({frozenset().union(*(frozenset(unique[i]) for i in range(len(unique)) if mask >> i & 1)) for mask in range(1, 2**len(unique))},
@@ -36,22 +38,24 @@ def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: 
                           capacity=np.array([sum(capacity[g] for g in u) for u in unions]), group_gpus=np.array([capacity[n] for n in names]),
                           members=np.array([[n in s for n in names] for s in unique]), price=np.zeros(len(unique)), price_limit=None)
     budget = static.sum(axis=1).mean() + 2 * activation.sum(axis=1).mean() + 4
-    zeros = np.zeros(kinds)
     spec = [UnitSpec(groups=s, tp=int(g), cp=1, ulysses=1, dp=1, replicas=1, ep=1, etp=1, micro_batch_size=1, micro_batches=micro_batches,
                      recompute="none", zero_stage=1, sequence_parallel=True, vocabulary_parallel_loss=True, framework=None)
             for s, g in zip(chosen, gpus, strict=True)]
+    ends = {}
+    for name, most in (("time", rng.uniform(0.1, 3.0)), ("static", 1.0), ("activation", 0.2), ("sync", sync_scale)):
+        shape = (kinds, pieces) if name == "sync" else kinds
+        ends[f"head_{name}"], ends[f"embedding_{name}"] = rng.uniform(0, most, shape), rng.uniform(0, most, shape)
+        ends[f"shared_{name}"] = np.minimum(ends[f"head_{name}"], ends[f"embedding_{name}"]) * rng.choice([0.0, rng.random()])
+    for name in ("head", "embedding", "shared"):
+        ends[f"{name}_forward"] = ends[f"{name}_time"] * (share if name == "shared" else rng.uniform(share, 1.0))
+    ends["sync_head"], ends["sync_embedding"] = ends.pop("head_sync"), ends.pop("embedding_sync")
     return Tables(kinds=tuple(Kind(spec=s, gpus=int(g)) for s, g in zip(spec, gpus, strict=True)), layers=layers, micro_batches=micro_batches,
-                  schedule=schedule, virtual_stages=virtual_stages,
-                  time=_prefix(per_layer), forward=_prefix(per_layer * share[:, None]), static=_prefix(static),
-                  activation=_prefix(activation), head_time=rng.uniform(0, 2, kinds), head_forward=zeros + 0.1, head_static=rng.uniform(0, 1, kinds),
-                  head_activation=rng.uniform(0, .2, kinds), embedding_time=rng.uniform(0, 0.5, kinds), embedding_forward=zeros + 0.01,
-                  embedding_static=rng.uniform(0, 1, kinds), embedding_activation=rng.uniform(0, .2, kinds), buffers=rng.uniform(0, 1, kinds),
-                  shared_time=zeros + 0.01, shared_forward=zeros + 0.005, shared_static=zeros + 0.1,
-                  shared_activation=zeros + 0.02, shared_sync=rng.uniform(0, 0.1, (kinds, pieces)),
-                  capacity=zeros + budget * (tight or 9.0), sync_constant=rng.uniform(0, 0.3, (kinds, pieces)), sync=np.concatenate(
-                      [np.zeros((kinds, pieces, 1)), np.cumsum(sync, axis=2)], axis=2), sync_embedding=rng.uniform(0, 0.3, (kinds, pieces)),
-                  sync_head=rng.uniform(0, 0.3, (kinds, pieces)), edge=rng.uniform(0, 0.2, (kinds, kinds)), wrap=rng.uniform(0, 0.2, (kinds, kinds)),
-                  gpus=np.asarray(gpus, dtype=np.int64), set_index=np.array([unique.index(s) for s in chosen]), resources=resources)
+                  schedule=schedule, virtual_stages=virtual_stages, time=_prefix(per_layer), forward=_prefix(per_layer * share[:, None]),
+                  static=_prefix(static), activation=_prefix(activation), buffers=rng.uniform(0, 1, kinds),
+                  capacity=np.full(kinds, budget * (tight or 9.0)), sync_constant=rng.uniform(0, sync_scale, (kinds, pieces)),
+                  sync=np.concatenate([np.zeros((kinds, pieces, 1)), np.cumsum(sync, axis=2)], axis=2),
+                  edge=edge_scale * rng.uniform(0, 1, (kinds, kinds)), wrap=edge_scale * rng.uniform(0, 1, (kinds, kinds)),
+                  gpus=np.asarray(gpus, dtype=np.int64), set_index=np.array([unique.index(s) for s in chosen]), resources=resources, **ends)
 
 
 def _prefix(rows: np.ndarray) -> np.ndarray:
@@ -116,3 +120,52 @@ def brute_force(t: Tables, *, stages: int | None = None, most_stages: int | None
                 if value is not None and value < best:
                     best, plan = value, picks
     return best, plan
+
+
+def drawn(seed: int) -> Tables:
+    """Tables without virtual stages, of every sort, by number."""
+    rng = np.random.default_rng(seed)
+    return random_tables(rng, layers=int(rng.integers(1, 5)), groups=int(rng.integers(1, 4)), kinds=int(rng.integers(1, 5)),
+                         micro_batches=int(rng.choice([1, 2, 3, 5, 8, 17])), schedule=str(rng.choice(["1f1b", "1f1b", "gpipe"])),
+                         unlike_layers=bool(rng.random() < 0.5), straddle=bool(rng.random() < 0.3),
+                         tight=float(rng.uniform(0.5, 1.1)) if rng.random() < 0.5 else None, equal_gpus=bool(rng.random() < 0.3))
+
+
+def siblings(t: Tables, rng: np.random.Generator) -> Tables:
+    """Twice the kinds: each once more, a little better or worse in some ways, so that many are dominated and some only seem so."""
+    changed: dict[str, np.ndarray] = {}
+    better = rng.uniform(0.9, 1.0) if rng.random() < 0.5 else 1.0
+    for name in ("time", "static", "activation", "head_time", "head_static", "head_activation", "embedding_time", "embedding_static",
+                 "embedding_activation", "buffers", "sync_constant", "sync", "sync_embedding", "sync_head"):
+        value = getattr(t, name)
+        factor = rng.uniform(0.8, 1.0, t.num_kinds) if rng.random() < 0.7 else rng.uniform(0.9, 1.2, t.num_kinds)
+        changed[name] = np.concatenate([value, value * (better * factor).reshape(-1, *(1,) * (value.ndim - 1))])
+    for name in ("forward", "head_forward", "embedding_forward"):
+        time, value = changed[name.replace("forward", "time")], getattr(t, name)
+        share = rng.uniform(0.0, 1.0, t.num_kinds).reshape(-1, *(1,) * (value.ndim - 1))
+        changed[name] = np.concatenate([value, time[t.num_kinds:] * share])
+    for name in ("shared_time", "shared_forward", "shared_static", "shared_activation", "shared_sync"):
+        changed[name] = np.zeros((2 * t.num_kinds, *getattr(t, name).shape[1:]))
+    for name in ("capacity", "gpus", "set_index"):
+        changed[name] = np.concatenate([getattr(t, name)] * 2)
+    for name in ("edge", "wrap"):
+        changed[name] = np.tile(getattr(t, name), (2, 2))
+    return replace(t, kinds=t.kinds * 2, **changed)
+
+
+def drawn_siblings(seed: int) -> Tables:
+    """Tables with many dominated kinds, by number."""
+    rng = np.random.default_rng(seed)
+    return siblings(random_tables(rng, layers=int(rng.integers(1, 5)), groups=int(rng.integers(1, 3)), kinds=int(rng.integers(1, 3)),
+                                  micro_batches=int(rng.choice([1, 2, 3, 5, 8])), schedule=str(rng.choice(["1f1b", "1f1b", "gpipe"])),
+                                  unlike_layers=bool(rng.random() < 0.3), tight=float(rng.uniform(0.4, 0.9)) if rng.random() < 0.6 else None), rng)
+
+
+def drawn_rounds(seed: int) -> tuple[Tables, int]:
+    """Tables with virtual stages, and a number of stages that divides the micro-batches."""
+    rng = np.random.default_rng(seed)
+    stages, v = int(rng.integers(2, 4)), int(rng.integers(2, 4))
+    t = random_tables(rng, layers=v * int(rng.integers(stages, 5)), groups=int(rng.integers(1, 3)), kinds=int(rng.integers(1, 4)),
+                      micro_batches=stages * int(rng.integers(1, 4)), schedule="interleaved", virtual_stages=v, unlike_layers=bool(rng.random() < 0.5),
+                      straddle=bool(rng.random() < 0.3), tight=float(rng.uniform(0.5, 1.5)) if rng.random() < 0.5 else None, equal_gpus=True)
+    return t, stages
