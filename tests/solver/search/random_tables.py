@@ -166,6 +166,7 @@ def drawn_rounds(seed: int) -> tuple[Tables, int]:
     rng = np.random.default_rng(seed)
     stages, v = int(rng.integers(2, 4)), int(rng.integers(2, 4))
     t = random_tables(rng, layers=v * int(rng.integers(stages, 5)), groups=int(rng.integers(1, 3)), kinds=int(rng.integers(1, 4)),
-                      micro_batches=stages * int(rng.integers(1, 4)), schedule="interleaved", virtual_stages=v, unlike_layers=bool(rng.random() < 0.5),
-                      straddle=bool(rng.random() < 0.3), tight=float(rng.uniform(0.5, 1.5)) if rng.random() < 0.5 else None, equal_gpus=True)
+                      micro_batches=stages * int(rng.integers(1, 4)), schedule="interleaved", virtual_stages=v,
+                      unlike_layers=bool(rng.random() < 0.5), straddle=bool(rng.random() < 0.3),
+                      tight=float(rng.uniform(0.5, 1.5)) if rng.random() < 0.5 else None, equal_gpus=True)
     return t, stages
