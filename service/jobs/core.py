@@ -60,7 +60,7 @@ class Core:
             beside = {b["name"]: b.get("plan") for b in result.get("baselines", [])}
             chosen = beside.get(baseline)
             if not chosen:
-                raise NoLayout(f"plan {plan_id} has no baseline {baseline[:80]!r}; legal: {', '.join(n for n, p in beside.items() if p) or 'none'}")
+                raise NoSuchPlan(f"plan {plan_id} has no baseline {baseline[:80]!r}; legal: {', '.join(n for n, p in beside.items() if p) or 'none'}")
         request = plan_request().validate_json(self.plans.request(plan_id))
         return request, self.planner.problem(request), _PLAN.validate_json(_RESOURCE.dump_json(chosen))
 

@@ -96,7 +96,7 @@ class ServiceBackend:
         name = f"launcher:{target}"
         try:
             _, problem, plan = _core(request).layout(plan_id, _owner(request), name)
-        except NoLayout:
+        except (NoSuchPlan, NoLayout):
             return None
         return name if not exporting.targets(problem, plan)[target] else None
 

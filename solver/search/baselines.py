@@ -71,7 +71,8 @@ def alone(problem: Problem, name: str, family: Constraints, options: SearchOptio
 
 def baseline(name: str, explored: Exploration, watch: Watch) -> Baseline:
     if explored.best is not None:
-        note = None if explored.proved else f"best found; none of this family is faster than {explored.bound_s:.4f} s"
+        bound = f"; none of this family is faster than {explored.bound_s:.4g} s" if explored.bound_s > 0 else ""
+        note = None if explored.proved else f"best found in the time given{bound}"
         return Baseline(name=name, step_time_s=explored.best.step_s, plan=explored.best.plan, reason=note)
     return Baseline(name=name, step_time_s=None,
                     reason="no plan of this family fits" if explored.proved or not watch.stop() else "none found in time")

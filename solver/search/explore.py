@@ -75,7 +75,7 @@ def explore(problem: Problem, constraints: Constraints, options: SearchOptions, 
     frontier = Frontier(space, factory)
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
     if incumbents.best is None:
-        sow(space, factory, incumbents)
+        sow(space, factory, incumbents, lambda: watch.stop(share))
     unfinished = float("inf")                              # least bound of choices that were given up: too large to finish
     while not watch.stop(share):
         watch.best_s = incumbents.best.step_s if incumbents.best else watch.best_s

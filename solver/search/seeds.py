@@ -2,6 +2,7 @@
 
 They prove nothing; they prune.
 """
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,32 +10,42 @@ import numpy as np
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import StagePick
 from solver.search.probes import Probe, probe
-from solver.search.space import Choice, Space
+from solver.search.space import Choice, Context, Space
 from solver.search.tables import Floats, TableFactory
 
-TRIED = 24                                                 # layouts priced
+ENOUGH = 16                                                # legal layouts priced
+TRIED = 160                                                # layouts priced at most
 SIZES = 3                                                  # smallest micro-batch sizes tried
 CONTEXTS = 4                                               # smallest context degrees tried
+EXPERTS = 4                                                # expert degrees tried, spread from the least to the most
 
 Ranked = tuple[float, Choice, int, tuple[int, ...]]        # estimated seconds, choice, recompute index, stages by node group
 
 
-def sow(space: Space, factory: TableFactory, incumbents: Incumbents) -> None:
+def sow(space: Space, factory: TableFactory, incumbents: Incumbents, stop: Callable[[], bool]) -> None:
     """Offer the best balanced layouts: one tensor degree and recompute mode, layers by the speed of each stage's node group, slower groups first."""
     ranked: list[Ranked] = []
-    plain = [c for c in space.contexts() if c.ulysses == 1]
-    few = sorted({c.cp for c in plain})[:CONTEXTS]
-    for context in (c for c in plain if c.cp in few):
+    for context in _contexts(space):
         for b in space.micro_batch_sizes()[:SIZES]:
+            if stop():
+                break
             p = probe(space, factory, context, b, space.recompute_modes())
             for replicas in space.replica_counts(context.cp, b):
                 for zero in space.zero_stages():
                     ranked += _rank(space, p, space.base(context, b, replicas, zero))
-    tried = 0
-    for _, choice, mode, stages in sorted(ranked, key=lambda r: r[0]):
-        tried += _offer(space, factory, incumbents, choice, mode, stages)
-        if tried >= TRIED:
+    legal = 0
+    for _, choice, mode, stages in sorted(ranked, key=lambda r: r[0])[:TRIED]:
+        legal += _offer(space, factory, incumbents, choice, mode, stages)
+        if legal >= ENOUGH or stop():
             break
+
+
+def _contexts(space: Space) -> list[Context]:
+    plain = [c for c in space.contexts() if c.ulysses == 1 and c.etp == 1]
+    few = sorted({c.cp for c in plain})[:CONTEXTS]
+    degrees = sorted({c.ep for c in plain})
+    spread = {degrees[round(i * (len(degrees) - 1) / (EXPERTS - 1))] for i in range(EXPERTS)} if degrees else set()
+    return [c for c in plain if c.cp in few and c.ep in spread]
 
 
 def _rank(space: Space, p: Probe, choice: Choice) -> list[Ranked]:
@@ -75,7 +86,7 @@ def _estimate(space: Space, p: Probe, choice: Choice, degree: int, mode: int, st
 
 
 def _offer(space: Space, factory: TableFactory, incumbents: Incumbents, choice: Choice, mode: int, stages: tuple[int, ...]) -> bool:
-    """Price the balanced layout; False where it does not exist."""
+    """Price the balanced layout; False where it does not exist or is not legal."""
     name = space.flat_name()
     if choice.alike is None or name is None:
         return False
@@ -89,8 +100,7 @@ def _offer(space: Space, factory: TableFactory, incumbents: Incumbents, choice: 
     order = sorted((i for i, n in wanted for _ in range(n) if i is not None), key=lambda i: -tau[i])
     sizes = shares(space.model.num_layers, 1.0 / tau[order])
     picks = [StagePick(kind=i, layers=n) for i, n in zip(order, sizes, strict=True)]
-    incumbents.offer(layout_of_picks(replace(choice, schedule=name), kinds, picks))
-    return True
+    return incumbents.offer(layout_of_picks(replace(choice, schedule=name), kinds, picks)) is not None
 
 
 def shares(total: int, weights: Floats) -> list[int]:

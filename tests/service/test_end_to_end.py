@@ -55,7 +55,9 @@ def test_stages_may_differ_where_no_launcher_is_named(real: TestClient) -> None:
     answer = real.post("/v1/plans", json=TINY | {"constraints": {}}, headers={"Prefer": "wait=60"})
     result = answer.json()["result"]
     baselines = {b["name"]: b["step_time_s"] for b in result["baselines"]}
-    assert set(baselines) == {"uniform", "only:a", "only:h"}
+    assert set(baselines) == {"uniform", "only:a", "only:h", "launcher:megatron"}
+    assert real.get(f"/v1/plans/{answer.json()['id']}/exports/megatron?baseline=launcher:megatron").status_code == 200
+    assert real.get(f"/v1/plans/{answer.json()['id']}/exports/megatron?baseline=none-such").status_code == 404
     assert all(seconds >= result["predicted"]["step_time_s"] for seconds in baselines.values() if seconds is not None)
 
 
