@@ -26,21 +26,25 @@ def capability(t: Tables, k: int, limits: Ints) -> NDArray[np.int64] | None:
     return np.clip(np.minimum(counts, limits[:, None]), 0, t.layers).astype(np.int64)
 
 
-def undominated(t: Tables, k: int, limits: Ints) -> Ints:
+def undominated(t: Tables, k: int, limits: Ints, *, exact: bool) -> Ints:
     """Indices of the kinds worth trying at position k.
 
-    Every plan with another kind there has an equal one in s, Z, Q, GPUs and edges with one of these.
+    Every plan with another kind there has one with one of these that is no worse in s, Z, Q, GPUs and edges. With `exact` none worse by the exact
+    recurrence, which a longer forward can lengthen even where the backward is as much shorter, and that fits wherever the other does.
     """
     m = t.micro_batches
     x, forward = np.diff(t.time, axis=1), np.diff(t.forward, axis=1)
     share = 0 if t.schedule == "gpipe" else min(m, k) - 1
     last = k == 1
+
+    def times(total: Floats, ahead: Floats) -> list[Floats]:
+        return [ahead, total - ahead] if exact else [total, (m - 1) * total - share * ahead]
+
     costs: list[Floats] = [
-        x, (m - 1) * x - share * forward, t.embedding_time[:, None], ((m - 1) * t.embedding_time - share * t.embedding_forward)[:, None], t.edge,
-        t.edge.T, t.sync_constant, np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float),
-        t.resources.price[t.set_index][:, None]]
+        *times(x, forward), *times(t.embedding_time[:, None], t.embedding_forward[:, None]), t.edge, t.edge.T, t.sync_constant,
+        np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float), t.resources.price[t.set_index][:, None]]
     if last:
-        costs += [t.head_time[:, None], ((m - 1) * t.head_time - share * t.head_forward)[:, None], t.sync_head, -t.shared_time[:, None],
+        costs += [*times(t.head_time[:, None], t.head_forward[:, None]), t.sync_head, *times(-t.shared_time[:, None], -t.shared_forward[:, None]),
                   -t.shared_sync]
     counts = capability(t, k, limits)
     if counts is not None:
@@ -54,7 +58,7 @@ def undominated(t: Tables, k: int, limits: Ints) -> Ints:
     order = legal[np.lexsort((legal, table[legal].sum(axis=1)))]
     kept: list[int] = []
     for u in order:
-        rivals = [w for w in kept if t.set_index[w] == t.set_index[u]]
+        rivals = [w for w in kept if t.set_index[w] == t.set_index[u] and not (exact and t.block[u] % t.block[w])]
         if not rivals or not (table[rivals] <= table[u]).all(axis=1).any():
             kept.append(int(u))
     return np.array(sorted(kept), dtype=np.int64)

@@ -4,6 +4,7 @@ Layers are counted from the last: index c of a prefix table is the sum over the 
 """
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class Tables:
     wrap: Floats                                           # [K last, K first] for virtual stages
     gpus: Ints                                             # [K] of all replicas
     set_index: Ints                                        # [K] into resources.sets
+    block: Ints                                            # [K] GPUs that must lie together; 1 where whatever fits by number fits
     resources: Resources
 
     @property
@@ -126,7 +128,8 @@ class TableFactory:
             sync_head=np.array([[s.head_s for s in row] for row in padded]),
             edge=self._edges(choice, kinds),
             wrap=self._edges(choice, kinds, wrap=True) if choice.virtual_stages > 1 else np.zeros((len(kinds), len(kinds))),
-            gpus=np.array([k.gpus for k in kinds], dtype=np.int64), set_index=self._set_index(kinds), resources=self._resources(kinds))
+            gpus=np.array([k.gpus for k in kinds], dtype=np.int64), set_index=self._set_index(kinds), block=self._blocks_of(kinds),
+            resources=self._resources(kinds))
 
     def _prefix(self, units: list[UnitCosts], value: Callable[[PartCost], float]) -> Floats:
         rows = np.array([[value(u.layers[c]) for c in self._order] for u in units])
@@ -134,12 +137,12 @@ class TableFactory:
         return sums
 
     def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False) -> Floats:
-        """Optimistic where stages are small enough to share a node: the placement decides, and pricing asks it."""
+        """Optimistic where stages are small enough to share a node: the faster of near and far. The placement decides, and pricing asks it."""
         shapes = [(k.spec.groups, k.spec.tp, k.spec.dp) for k in kinds]
         rows = list(dict.fromkeys(shapes))
         first = [kinds[shapes.index(row)] for row in rows]
-        found = np.array([[edge_seconds(self.problem, a.spec, b.spec, self._near(choice, a, b, wrap), choice.virtual_stages) for b in first]
-                          for a in first])
+        found = np.array([[min(edge_seconds(self.problem, a.spec, b.spec, near, choice.virtual_stages)
+                               for near in {False, self._near(choice, a, b, wrap)}) for b in first] for a in first])
         index = np.array([rows.index(shape) for shape in shapes])
         edges: Floats = found[np.ix_(index, index)]
         return edges
@@ -150,6 +153,15 @@ class TableFactory:
             return False
         block = self._blocks[a.spec.groups[0]]
         return a.gpus + b.gpus <= block or (wrap and a.gpus * (choice.stages or 1) <= block)
+
+    def _blocks_of(self, kinds: list[Kind]) -> Ints:
+        """Tensor degrees, unless these and the nodes' sizes divide each other in turn and no GPU is missing: then blocks pack without loss."""
+        degrees = np.array([k.spec.tp for k in kinds], dtype=np.int64)
+        used = {name for k in kinds for name in k.spec.groups}
+        groups = [g for g in self.problem.cluster.node_groups if g.name in used]
+        chain = sorted({*degrees.tolist(), *(g.gpus_per_node for g in groups)})
+        packs = all(b % a == 0 for a, b in pairwise(chain)) and not any(g.unavailable_gpus for g in groups)
+        return np.ones_like(degrees) if packs else degrees
 
     def _set_index(self, kinds: list[Kind]) -> Ints:
         sets = list(dict.fromkeys(k.spec.groups for k in kinds))

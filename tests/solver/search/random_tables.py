@@ -55,7 +55,8 @@ def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: 
                   capacity=np.full(kinds, budget * (tight or 9.0)), sync_constant=rng.uniform(0, sync_scale, (kinds, pieces)),
                   sync=np.concatenate([np.zeros((kinds, pieces, 1)), np.cumsum(sync, axis=2)], axis=2),
                   edge=edge_scale * rng.uniform(0, 1, (kinds, kinds)), wrap=edge_scale * rng.uniform(0, 1, (kinds, kinds)),
-                  gpus=np.asarray(gpus, dtype=np.int64), set_index=np.array([unique.index(s) for s in chosen]), resources=resources, **ends)
+                  gpus=np.asarray(gpus, dtype=np.int64), set_index=np.array([unique.index(s) for s in chosen]), block=np.ones(kinds, dtype=np.int64),
+                  resources=resources, **ends)
 
 
 def _prefix(rows: np.ndarray) -> np.ndarray:
@@ -146,7 +147,7 @@ def siblings(t: Tables, rng: np.random.Generator) -> Tables:
         changed[name] = np.concatenate([value, time[t.num_kinds:] * share])
     for name in ("shared_time", "shared_forward", "shared_static", "shared_activation", "shared_sync"):
         changed[name] = np.zeros((2 * t.num_kinds, *getattr(t, name).shape[1:]))
-    for name in ("capacity", "gpus", "set_index"):
+    for name in ("capacity", "gpus", "set_index", "block"):
         changed[name] = np.concatenate([getattr(t, name)] * 2)
     for name in ("edge", "wrap"):
         changed[name] = np.tile(getattr(t, name), (2, 2))
