@@ -102,7 +102,7 @@ def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions
     """Step time of a plan under changed circumstances, or None: enough to know whether a relaxation helps."""
     factory = table_factory(problem, constraints)
     space = Space(problem, constraints)
-    incumbents = Incumbents(problem, safe_only=constraints.memory_margin is not None)
+    incumbents = Incumbents(problem, constraints)
     frontier = Frontier(space, factory)
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: watch.stop(2.0))
     while incumbents.best is None and not watch.stop(2.0):
@@ -120,7 +120,7 @@ def _among_candidates(problem: Problem, constraints: Constraints, options: Searc
     """The best of the strategies that the user listed, each priced; the list is the whole space, so the best is optimal."""
     from solver.domain.reading import layout_of
 
-    incumbents = Incumbents(problem, safe_only=constraints.memory_margin is not None)
+    incumbents = Incumbents(problem, constraints)
     rejections = Rejections()
     for i, strategy in enumerate(constraints.candidates or ()):
         plan, reasons = expand(problem, strategy)

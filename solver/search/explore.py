@@ -69,7 +69,7 @@ def explore(problem: Problem, constraints: Constraints, options: SearchOptions, 
              known: list[Priced], share: float = 1.0) -> Exploration:
     """Least bound first, until the next bound is no better than the best plan."""
     space = Space(problem, constraints)
-    incumbents = Incumbents(problem, safe_only=constraints.memory_margin is not None)
+    incumbents = Incumbents(problem, constraints)
     for priced in known:
         incumbents.take(priced)
     frontier = Frontier(space, factory)

@@ -110,14 +110,17 @@ class Frontier:
     def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """Micro-batch sizes, the largest first.
 
-        τ(b) / b does not grow with b (larger GEMMs are no less efficient, latencies are shared), so the largest bounds the others, and widths too.
+        τ(b) / b is no larger than τ(c) / c for a divisor c of b (larger GEMMs are no less efficient and no worse aligned, latencies are shared), so a
+        size bounds its divisors, and widths too.
         """
-        batch = self.space.workload.global_batch_size
-        for b in reversed(self.space.micro_batch_sizes()):
-            bound = family_bound(self._probe(context, b, fastest=True), self.gpus, context.cp, batch // b)
+        batch, sizes = self.space.workload.global_batch_size, self.space.micro_batch_sizes()
+        fastest = self.space.recompute_modes()[0] == "none"
+        while sizes:
+            b = sizes.pop()
+            bound = family_bound(self._probe(context, b, fastest=fastest), self.gpus, context.cp, batch // b)
             yield bound, Family(context=context, micro_batch_size=b)
             if bound >= cutoff:
-                break
+                sizes = [c for c in sizes if b % c]
 
     def _choices(self, family: Family, cutoff: float) -> Iterator[tuple[float, Node]]:
         c, layers = family.context, self.space.model.num_layers
@@ -131,7 +134,8 @@ class Frontier:
                 for tp in p.degrees:
                     for alike in self.space.alikes(choice, tp):
                         mode = modes.index(alike.recompute) if alike.recompute is not None else None
-                        bound = alike_bound(p, tp, mode, zero, replicas, c.cp, m, layers, cutoff, self.space.constraints.max_pp)
+                        narrow = p if alike.width == 1 else self._probe(c, family.micro_batch_size // alike.width)
+                        bound = alike_bound(narrow, tp, mode, zero, replicas * alike.width, c.cp, m, layers, cutoff, self.space.constraints.max_pp)
                         yield bound, AlikeStages(choice=choice, alike=alike)
 
     def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice, cutoff: float) -> float:
@@ -150,7 +154,7 @@ class Frontier:
         kinds = self.space.kinds(choice)
         if not kinds:
             return
-        if name is not None and self.space.needs_alike(node.choice, alike.tp):
+        if name is not None and self.space.needs_alike(node.choice, alike):
             flat = replace(choice, schedule=name)
             yield flat_bound(self.factory.tables(flat, kinds), cutoff, self.space.constraints.max_pp), flat
         counts = list(self.space.rounds(node.choice, alike))

@@ -6,6 +6,7 @@ from solver.cost.price import price
 from solver.domain.estimate import Estimate
 from solver.domain.layout import Edge, Layout, StageLayout
 from solver.domain.placement import layers_by_stage, place
+from solver.domain.options import Constraints
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.domain.reading import layout_of
@@ -47,8 +48,8 @@ def layout_of_picks(choice: Choice, kinds: Sequence[Kind], picks: Sequence[Stage
 class Incumbents:
     """Prices layouts once each; `limit_s` is the step time that a plan must beat."""
 
-    def __init__(self, problem: Problem, safe_only: bool) -> None:
-        self.problem, self.safe_only = problem, safe_only
+    def __init__(self, problem: Problem, constraints: Constraints) -> None:
+        self.problem, self.safe_only, self.price_limit = problem, constraints.memory_margin is not None, constraints.max_price_per_hour
         self.best: Priced | None = None
         self.others: dict[Layout, Priced] = {}
         self.priced = 0
@@ -71,11 +72,15 @@ class Incumbents:
             return self.others[read]
         predicted = price(self.problem, read)
         self.priced += 1
-        if not predicted.feasible or predicted.step_time_s is None or (self.safe_only and predicted.risk != "safe"):
+        if not predicted.feasible or predicted.step_time_s is None or (self.safe_only and predicted.risk != "safe") or self._dear(predicted):
             return None
         found = Priced(layout=read, predicted=predicted, plan=plan)
         self.take(found)
         return found
+
+    def _dear(self, predicted: Estimate) -> bool:
+        """Whether a plan costs more than is allowed, or nobody knows what it costs."""
+        return self.price_limit is not None and (predicted.price_per_hour is None or predicted.price_per_hour > self.price_limit * (1 + 1e-9))
 
     def take(self, found: Priced) -> None:
         """Remember a plan priced elsewhere under the same problem."""

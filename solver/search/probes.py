@@ -32,34 +32,52 @@ class Probe:
     gradients: Floats
     room: Floats                                           # capacity less buffers
     fit: NDArray[np.int64]                                 # [G, T]
-    total_s: Floats                                        # [G, T, R] all layers together
+    class_s: Floats                                        # [C, G, T, R] seconds of one layer of each class
+    class_layers: Floats                                   # [C]
+
+    def layers_within(self, time_s: float, tau: Floats) -> Floats:
+        """Layers of `tau` seconds within a time that may be infinite; none where the degree does not fit."""
+        return np.where(np.isfinite(tau), time_s / np.where(np.isfinite(tau), tau, 1.0), 0.0)
 
 
 def probe(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
     """One unit per node group, tensor degree and recompute mode of `modes`."""
     degrees = space.degrees(context)
     shape = (len(space.groups), len(degrees), len(modes))
-    tau, total = np.full(shape, np.inf), np.full(shape, np.inf)
+    counts = factory.class_counts
+    tau, class_s = np.full(shape, np.inf), np.full((len(counts), *shape), np.inf)
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
     fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
-    counts = factory.class_counts
     for kind in space.probes(context, micro_batch_size, modes):
         at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
         unit = factory.unit(kind)
         parts = list(unit.layers.values())
         tau[at] = min(p.forward_s + p.backward_s for p in parts)
-        total[at] = sum(n * (unit.layers[c].forward_s + unit.layers[c].backward_s) for c, n in counts.items())
+        class_s[:, *at] = [unit.layers[c].forward_s + unit.layers[c].backward_s for c in counts]
         activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts)
                                                       for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
         room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
-    return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, total_s=total)
+    return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, class_s=class_s,
+                 class_layers=np.array(list(counts.values()), dtype=float))
 
 
 def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:
-    """T >= m D Σ_layers (GPU-seconds) / GPUs over any mix: `rounds` = m D, every plan at its GPUs' best rate, memory left out."""
-    rate = (1.0 / (p.total_s * np.array(p.degrees)[None, :, None] * cp)).max(axis=(1, 2), initial=0.0)
-    speed = float(rate @ gpus)
-    return rounds / speed * (1 - SLACK) if speed > 0 else float("inf")
+    """Least step time over any mix of GPUs and degrees, memory left out; `rounds` = m D.
+
+    For prices λ >= 0 on the GPUs of each group, T Σ λ N >= rounds Σ_layers min_g λ_g (GPU-seconds of the layer in g). The prices tried make all
+    groups equally dear for the whole model and for each class of layers; with one class the first is exact.
+    """
+    dear = p.class_s * (np.array(p.degrees)[:, None] * cp)                                                           # [C, G, T, R]
+    seconds = dear.min(axis=(2, 3), initial=np.inf)                                                                  # [C, G]
+    usable = np.isfinite(seconds).all(axis=0)
+    if not usable.any():
+        return float("inf")
+    seconds, gpus = seconds[:, usable], gpus[usable]
+    best = 0.0
+    for whole in (p.class_layers @ seconds, *seconds):
+        price = 1.0 / whole
+        best = max(best, float(p.class_layers @ (price * seconds).min(axis=1)) / float(price @ gpus))
+    return rounds * best * (1 - SLACK)
 
 
 def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float,
@@ -71,8 +89,7 @@ def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replic
     tau, activation, room = p.tau[:, at, some], p.activation[:, at, some], np.maximum(p.room[:, at, some], 0.0)       # [G, R]
     stages = p.fit[:, at] // (cp * replicas)
     spare = int(p.fit[:, at].sum()) // (cp * replicas) - int(stages.sum())
-    stages[int(tau.min(axis=1).argmin())] += spare         # straddling stages, counted as if of the fastest group
-    most = int(min(stages.sum(), layers, sizes or layers))
+    most = int(min(stages.sum() + spare, layers, sizes or layers))
     if most == 0 or m * layers * float(tau.min()) / most >= cutoff:
         return float("inf")
     static = (p.weights[:, at, some] if zero_stage < 3 else 0.0) + (p.gradients[:, at, some] if zero_stage < 2 else 0.0)
@@ -81,10 +98,12 @@ def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replic
     in_memory = np.floor(room[:, None, :] / np.maximum(held, 1e-300) + SLACK)
     present = np.arange(most)[None, :] < np.minimum(stages, most)[:, None]                                           # [G, k]
 
+    there = p.fit[:, at] > 0
+
     def holds(time_s: float) -> bool:
-        with np.errstate(invalid="ignore"):
-            cap = np.minimum(in_memory, np.floor(time_s / (m * tau)[:, None, :] + SLACK)).max(axis=2)
-        caps = np.sort((cap * present).ravel())[::-1][:most]
+        cap = np.minimum(in_memory, np.floor(p.layers_within(time_s, m * tau) + SLACK)[:, None, :]).max(axis=2) * there[:, None]     # [G, k]
+        straddling = cap.max(axis=0)[:min(spare, most)]    # counted as if of the best group at each position
+        caps = np.sort(np.concatenate([(cap * present).ravel(), straddling]))[::-1][:most]
         return bool(caps.sum() >= layers)
 
     return least_time(holds, m * layers * float(tau.min()) / most, cutoff)
@@ -98,8 +117,8 @@ def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches:
     in_memory = np.maximum(p.room, 0.0) / np.maximum(static + p.activation, 1e-300)
 
     def holds(time_s: float) -> bool:
-        cap = np.floor(np.minimum(in_memory, time_s / (m * p.tau)) + SLACK)
+        cap = np.floor(np.minimum(in_memory, p.layers_within(time_s, m * p.tau)) + SLACK)
         return bool(((cap / size).max(axis=(1, 2)) @ gpus) >= layers * (1 - SLACK))
 
-    fill = float(p.total_s.min())
+    fill = float(p.class_layers @ p.class_s.min(axis=(1, 2, 3)))
     return max(least_time(holds, m * float(p.tau.min()), cutoff), fill)

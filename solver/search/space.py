@@ -101,7 +101,9 @@ class Space:
         self.problem, self.constraints, self.workload = problem, constraints, workload
         self.model = problem.model
         wanted = constraints.node_groups
-        self.groups = tuple(g for g in problem.cluster.node_groups if (wanted is None or g.name in wanted) and g.gpus > 0)
+        priced = constraints.max_price_per_hour is not None         # a group without a price cannot be shown to keep within it
+        self.groups = tuple(g for g in problem.cluster.node_groups if (wanted is None or g.name in wanted) and g.gpus > 0
+                            and not (priced and g.price_per_gpu_hour is None))
         self.gpus = {g.name: g.gpus for g in self.groups}
         self.group_index = {g.name: i for i, g in enumerate(self.groups)}
         self.rejections = Rejections()
@@ -172,11 +174,15 @@ class Space:
                 yield from ((stages, v) for v in allowed if stages * v <= layers)
 
     def alikes(self, base: Choice, tp: int) -> list[Alike]:
-        """What all stages may share beside the tensor degree. Width 1 suffices: D replicas of width w are D w replicas on micro-batches of b / w."""
-        if tp * base.context.cp * base.replicas > sum(self.gpus.values()):
-            return []
+        """What all stages may share beside the tensor degree.
+
+        Width 1 suffices where replicas and micro-batches are free: D replicas of width w are D w replicas on micro-batches of b / w.
+        """
+        free = self.constraints.dp is None and self.constraints.micro_batch_size is None
+        most = sum(self.gpus.values()) // (tp * base.context.cp * base.replicas)
         modes: tuple[Recompute | None, ...] = self.recompute_modes() if self.alike else (None,)
-        return [Alike(tp=tp, width=1, recompute=mode) for mode in modes]
+        return [Alike(tp=tp, width=width, recompute=mode) for width in ((1,) if free else divisors(base.micro_batch_size)) if width <= most
+                for mode in modes]
 
     def flat_name(self) -> ScheduleName | None:
         """The schedule without virtual stages to search: 1F1B is never slower nor larger than GPipe where both are allowed."""
@@ -185,13 +191,13 @@ class Space:
             return None
         return "1f1b" if wanted is None or "1f1b" in wanted else "gpipe" if "gpipe" in wanted else None
 
-    def needs_alike(self, base: Choice, tp: int) -> bool:
+    def needs_alike(self, base: Choice, alike: Alike) -> bool:
         """Whether plans of alike stages are not already among the free ones: straddling, and ZeRO stages that unlike stages cannot have."""
-        return self.alike or base.zero_stage >= 2 or self._may_straddle(base, tp)
+        return self.alike or base.zero_stage >= 2 or self._may_straddle(base, alike)
 
-    def _may_straddle(self, base: Choice, tp: int) -> bool:
-        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if fits_nodes(g, tp)}
-        return self._straddles(fit, base.context.cp * base.replicas)
+    def _may_straddle(self, base: Choice, alike: Alike) -> bool:
+        fit = {g.name: tensor_groups_available(g, alike.tp) for g in self.groups if fits_nodes(g, alike.tp)}
+        return self._straddles(fit, base.context.cp * alike.width * base.replicas)
 
     def recompute_modes(self) -> tuple[Recompute, ...]:
         """Modes that can differ: under flash kernels `selective` is `none` by another name."""
@@ -236,7 +242,8 @@ class Space:
             return [(1, 1)]
         degrees = self._allowed(divisors(moe.num_experts), self.constraints.ep, "ep")
         most, width = sum(self.gpus.values()), moe.expert_ffn_hidden_size
-        return [(ep, etp) for ep in degrees if ep <= most for etp in sorted({1, *self.tensor_degrees}) if ep * etp <= most and width % etp == 0]
+        inside = sorted({d for tp in (1, *self.tensor_degrees) for d in divisors(tp) if width % d == 0})
+        return [(ep, etp) for ep in degrees for etp in inside if ep * etp <= most]
 
     def _tensor_degrees(self) -> tuple[int, ...]:
         """Divisors of the heads that no rule of the tensor axis forbids and that some node group's nodes hold."""
