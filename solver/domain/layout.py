@@ -31,7 +31,7 @@ class StageLayout:
 class Edge:
     """The boundary behind stage i: towards stage i + 1 (for the last stage: back to the first, used by virtual stages only)."""
 
-    same_node: bool                                        # in every replica, sender and receiver share a node (or NVLink domain)
+    same_node: bool                                        # both stages, all replicas together, lie in one node (or NVLink domain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,69 +5,13 @@ tp, cp, dp from the fastest and replicas follow each other, so that a stage of a
 """
 from collections.abc import Iterator, Sequence
 
-from solver.domain.cluster import NodeGroup
 from solver.domain.degrees import Strategy, even_split
 from solver.domain.estimate import Reason
 from solver.domain.layout import Layout, StageLayout
+from solver.domain.packing import Blocks, Gpu, GroupPool, other_packings, pack
+from solver.domain.packing import tensor_groups_available as tensor_groups_available
 from solver.domain.plan import DeviceSlice, Pipeline, Plan, Stage
 from solver.domain.problem import Problem
-
-Gpu = tuple[str, int, int]                                 # node group, node, index in the node
-
-
-def usable_gpus(group: NodeGroup, node: int) -> Sequence[int]:
-    """Indices of the GPUs of a node that may be used."""
-    gone = {g.gpu for g in group.unavailable_gpus if g.node == node}
-    return range(group.gpus_per_node) if not gone else [i for i in range(group.gpus_per_node) if i not in gone]
-
-
-class GroupPool:
-    """Hands out the GPUs of one node group in order, in blocks of a tensor-parallel degree."""
-
-    def __init__(self, group: NodeGroup) -> None:
-        self.group = group
-        self._impaired = {g.node for g in group.unavailable_gpus}
-        self._node, self._used = 0, 0
-
-    def block(self, tp: int) -> list[Gpu] | None:
-        """The next `tp` GPUs that may form a tensor-parallel group, or None when there are none left."""
-        per_node = self.group.gpus_per_node
-        if tp > per_node:
-            return self._whole_nodes(tp // per_node) if tp % per_node == 0 else None
-        while self._node < self.group.nodes:
-            free = usable_gpus(self.group, self._node) if self._node in self._impaired else range(per_node)
-            if self._used + tp <= len(free):
-                chosen = free[self._used:self._used + tp]
-                self._used += tp
-                return [(self.group.name, self._node, g) for g in chosen]
-            self._node, self._used = self._node + 1, 0
-        return None
-
-    def _whole_nodes(self, nodes: int) -> list[Gpu] | None:
-        if self._used:
-            self._node, self._used = self._node + 1, 0
-        found: list[Gpu] = []
-        while len(found) < nodes * self.group.gpus_per_node and self._node < self.group.nodes:
-            found = [] if self._node in self._impaired else found + [(self.group.name, self._node, g) for g in range(self.group.gpus_per_node)]
-            self._node += 1
-        return found if len(found) == nodes * self.group.gpus_per_node else None
-
-
-def tensor_groups_available(group: NodeGroup, tp: int) -> int:
-    """How many tensor-parallel groups of `tp` GPUs the node group holds when used for nothing else."""
-    per_node = group.gpus_per_node
-    lost: dict[int, int] = {}
-    for gone in {(g.node, g.gpu) for g in group.unavailable_gpus}:
-        lost[gone[0]] = lost.get(gone[0], 0) + 1
-    if tp > per_node:
-        return 0 if tp % per_node else _runs_of_whole_nodes(group.nodes, sorted(lost), tp // per_node)
-    return (group.nodes - len(lost)) * (per_node // tp) + sum((per_node - n) // tp for n in lost.values())
-
-
-def _runs_of_whole_nodes(nodes: int, impaired: list[int], length: int) -> int:
-    bounds = [-1, *impaired, nodes]
-    return sum((b - a - 1) // length for a, b in zip(bounds, bounds[1:], strict=False))
-
 
 def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Reason, ...]]:
     """A uniform strategy as a plan: layers evenly, GPUs in the order of the node groups given, extra GPUs idle."""
@@ -147,23 +91,29 @@ def _blocks_in_order(problem: Problem, tp: int, need: int) -> list[list[Gpu]] | 
 
 
 def place(problem: Problem, layout: Layout) -> Plan | None:
-    """A plan for a layout: per node group the widest tensor-parallel degrees first, so that blocks stay aligned; None where they do not fit.
+    """A plan for a layout, or None where it does not fit the cluster."""
+    return next(placements(problem, layout), None)
 
-    Stages bound to one node group are placed before those that may straddle several, which take what is left.
-    """
-    pools = {g.name: GroupPool(g) for g in problem.cluster.node_groups}
-    order = sorted(range(layout.pp), key=lambda i: (len(layout.stages[i].groups), -layout.stages[i].tp, i))
-    devices: dict[int, list[list[Gpu]]] = {}
-    for i in order:
-        stage = layout.stages[i]
-        blocks: list[list[Gpu]] = []
-        need = layout.replicas * stage.dp * stage.cp
-        for name in stage.groups:
-            while len(blocks) < need and (block := pools[name].block(stage.tp)) is not None:
-                blocks.append(block)
-        if len(blocks) < need:
-            return None
-        devices[i] = blocks
+
+def placements(problem: Problem, layout: Layout) -> Iterator[Plan]:
+    """Plans for a layout that differ in which neighbouring stages share a node (or NVLink domain), the tightly packed one first."""
+    first = pack(problem, layout)
+    if first is not None:
+        yield _plan(layout, first)
+    if first is None or _may_share(problem, layout):
+        for devices in other_packings(problem, layout):
+            yield _plan(layout, devices)
+
+
+def _may_share(problem: Problem, layout: Layout) -> bool:
+    """Whether two neighbouring stages are small enough for one block of the fabric."""
+    sizes = {g.name: max([t.size for t in g.tiers if t.name != "network"], default=g.gpus_per_node) for g in problem.cluster.node_groups}
+    gpus = [layout.replicas * s.dp * s.cp * s.tp for s in layout.stages]
+    return any(a.groups == b.groups and len(a.groups) == 1 and gpus[i - 1] + gpus[i] <= sizes[a.groups[0]]
+               for i, (a, b) in enumerate(zip((layout.stages[-1], *layout.stages), layout.stages, strict=False)) if layout.pp > 1)
+
+
+def _plan(layout: Layout, devices: dict[int, Blocks]) -> Plan:
     pipelines = []
     for replica in range(layout.replicas):
         stages = []

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from solver.domain.cluster import NodeGroup
 from solver.domain.estimate import Reason
 from solver.domain.layout import Edge, Layout
-from solver.domain.placement import Gpu, stage_layout
+from solver.domain.packing import Gpu
+from solver.domain.placement import stage_layout
 from solver.domain.plan import Plan, Stage
 from solver.domain.problem import Problem
 
@@ -125,12 +126,11 @@ def _placement(i: int, stage: Stage, gpus: Sequence[Gpu], groups: dict[str, Node
 
 
 def _shared_block(ranks: list[list[list[Gpu]]], a: int, b: int, groups: dict[str, NodeGroup]) -> bool:
-    """Whether stages a and b of every replica lie in one block of the fabric inside their node group (a node, or an NVLink domain of several)."""
-    for replica in ranks:
-        blocks = {_block(gpu, groups) for gpu in (*replica[a], *replica[b])}
-        if len(blocks) > 1:
-            return False
-    return True
+    """Whether stages a and b, all replicas together, lie in one block of the fabric inside their node group (a node, or an NVLink domain of several).
+
+    Stages that share nodes replica by replica do not count: a stage's replicas are priced as packed side by side.
+    """
+    return len({_block(gpu, groups) for replica in ranks for gpu in (*replica[a], *replica[b])}) == 1
 
 
 def _block(gpu: Gpu, groups: dict[str, NodeGroup]) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from solver.cost.price import price
 from solver.domain.estimate import Estimate
 from solver.domain.layout import Edge, Layout, StageLayout
-from solver.domain.placement import layers_by_stage, place
+from solver.domain.placement import layers_by_stage, placements
 from solver.domain.options import Constraints
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
@@ -59,9 +59,9 @@ class Incumbents:
         return self.best.step_s if self.best is not None else float("inf")
 
     def offer(self, layout: Layout) -> Priced | None:
-        """Lay the layout onto the cluster and price it; None where it does not fit, or breaks a rule or its memory."""
-        plan = place(self.problem, layout)
-        return self.offer_plan(plan) if plan is not None else None
+        """Lay the layout onto the cluster, in each way that matters, and price it; None where it does not fit, or breaks a rule or its memory."""
+        priced = [p for p in map(self.offer_plan, placements(self.problem, layout)) if p is not None]
+        return min(priced, key=lambda p: p.step_s, default=None)
 
     def offer_plan(self, plan: Plan) -> Priced | None:
         """Price a plan and remember it where it is legal."""

@@ -13,7 +13,7 @@ from solver.axes.tensor import fits_nodes, model_violations
 from solver.cost.unit import UnitSpec
 from solver.domain.degrees import Framework, Recompute, ScheduleName
 from solver.domain.options import Constraints
-from solver.domain.placement import tensor_groups_available
+from solver.domain.packing import tensor_groups_available
 from solver.domain.problem import Problem
 from solver.domain.workload import TrainingWorkload
 from solver.search.result import Rejected
