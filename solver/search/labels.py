@@ -110,6 +110,7 @@ class _Search:
                 self.complete = False
                 break
         self.plans.sort(key=lambda p: p[0])
+        self.complete &= self.dominance or len(self.plans) <= self.keep        # a list is all plans or not complete
         found = tuple(self._trace(p) for p in self.plans[:self.keep])
         bound = min([self.cutoff, *(p[0] for p in self.plans)]) if self.complete else 0.0
         return LabelRun(bound=bound, plans=found, labels=self.labels, complete=self.complete, cutoff=self.cutoff)
