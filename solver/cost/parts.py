@@ -98,14 +98,15 @@ def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, tr
              busy: _Busy) -> tuple[float, float]:
     """(forward, backward) with the launch floor: their sum is at least the floor, shared in proportion.
 
-    Under sequence parallelism the proportion is that without it, so that switching it on never lengthens either.
+    The proportion is that without sequence parallelism and with ring attention alone: switching the former on never lengthens either, and how hidden
+    context traffic is split changes neither.
     """
     floor, total = _host_floor(shared, spec, stack, layer_class, busy.again_share), busy.seen_forward_s + busy.seen_backward_s
     if floor <= total:
         return busy.seen_forward_s, busy.seen_backward_s
     of = busy
-    if spec.sequence_parallel and spec.tp > 1:
-        of = _busy(shared, machine, replace(spec, sequence_parallel=False), stack, traffic, layer_class)
+    if (spec.sequence_parallel and spec.tp > 1) or spec.ulysses > 1:
+        of = _busy(shared, machine, replace(spec, sequence_parallel=False, ulysses=1), stack, traffic, layer_class)
     share = of.seen_forward_s / (of.seen_forward_s + of.seen_backward_s)
     return floor * share, floor * (1.0 - share)
 

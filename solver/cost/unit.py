@@ -56,6 +56,15 @@ class PartCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCosts:
+    """What a stage of a unit costs by layer, and the bytes that it has for them; see `UnitCosts`."""
+
+    layers: dict[LayerClass, PartCost]
+    buffers_bytes: float
+    capacity_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPiece:
     """One affine lower envelope of the time after the pipeline has drained: exposed gradient traffic, optimizer step, parameter gathering.
 

@@ -11,7 +11,7 @@ from solver.cost.machine import Machine
 from solver.cost.parts import embedding_holding, embedding_part, head_holding, head_part, holding_of, layer_part, share_of, states
 from solver.cost.setting import Setting, memoised, setting
 from solver.cost.synchronise import DataTraffic, Holding
-from solver.cost.unit import PartCost, SyncPiece, UnitCosts, UnitSpec
+from solver.cost.unit import LayerCosts, PartCost, SyncPiece, UnitCosts, UnitSpec
 from solver.domain.model import LayerClass
 from solver.domain.problem import Problem
 
@@ -34,21 +34,36 @@ def _build(shared: Setting) -> Callable[[UnitSpec], UnitCosts]:
 _table = memoised(_build)
 
 
+def layer_costs(problem: Problem, spec: UnitSpec) -> LayerCosts:
+    """The part of `unit_costs` that bounds on whole families need: layers and room alone."""
+    return _layer_costs(setting(problem), spec)
+
+
+def _layer_costs(shared: Setting, spec: UnitSpec) -> LayerCosts:
+    stack = shared.constants.stack(spec.framework)
+    traffic = synchronise.data_traffic(shared, spec)
+    machines = [shared.machines[name] for name in spec.groups]
+    return LayerCosts(
+        layers={cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls) for m in machines]) for cls in shared.classes},
+        buffers_bytes=max(_buffers(shared, spec, stack, share_of(shared, m, spec, stack)) for m in machines),
+        capacity_bytes=min(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines))
+
+
 def _costs(shared: Setting, spec: UnitSpec) -> UnitCosts:
     stack = shared.constants.stack(spec.framework)
     traffic = synchronise.data_traffic(shared, spec)
     machines = [shared.machines[name] for name in spec.groups]
-    layers = {cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls) for m in machines]) for cls in shared.classes}
+    held = _layer_costs(shared, spec)
+    layers = held.layers
     embedding = _slowest([embedding_part(shared, m, spec, stack, traffic) for m in machines])
     head = _slowest([head_part(shared, m, spec, stack, traffic, layers[shared.layers[-1]]) for m in machines])
-    shares = [share_of(shared, m, spec, stack) for m in machines]
+    share = share_of(shared, machines[0], spec, stack)
     piece, optimizer_share = _sync(shared, machines, spec, traffic, layers, embedding, head)
     return UnitCosts(
         spec=spec, layers=layers, embedding=embedding, head=head,
-        logits_bytes=memory.logits_bytes(shared, shares[0], spec.vocabulary_parallel_loss),
-        buffers_bytes=max(_buffers(shared, spec, stack, share) for share in shares),
-        capacity_bytes=min(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines),
-        sync=(piece,), optimizer_share=optimizer_share, shared_ends=_shared_ends(shared, spec, traffic))
+        logits_bytes=memory.logits_bytes(shared, share, spec.vocabulary_parallel_loss),
+        buffers_bytes=held.buffers_bytes, capacity_bytes=held.capacity_bytes, sync=(piece,), optimizer_share=optimizer_share,
+        shared_ends=_shared_ends(shared, spec, traffic))
 
 
 def _slowest(costs: list[PartCost]) -> PartCost:

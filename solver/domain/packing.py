@@ -126,10 +126,14 @@ def _grow(layout: Layout, pools: dict[str, GroupPool], owners: dict[int, list[tu
     return False
 
 
-def other_packings(problem: Problem, layout: Layout) -> Iterator[dict[int, Blocks]]:
-    """Packings that differ in which neighbouring stages lie side by side, within STEPS steps of a depth-first search over small clusters."""
+def other_packings(problem: Problem, layout: Layout) -> Iterator[dict[int, Blocks] | None]:
+    """Packings that differ in which neighbouring stages lie side by side, within STEPS steps of a depth-first search over small clusters.
+
+    Ends with None where there may be more than were tried.
+    """
     groups = {g.name: g for g in problem.cluster.node_groups}
     if sum(g.nodes for g in groups.values()) > MOST_NODES or any(s.tp > groups[g].gpus_per_node for s in layout.stages for g in s.groups):
+        yield None
         return
     search = _Arrangements(groups, layout)
     for nodes in search.run():
@@ -140,6 +144,8 @@ def other_packings(problem: Problem, layout: Layout) -> Iterator[dict[int, Block
         whole = _straddling(layout, pools, found)
         if whole is not None:
             yield whole
+    if search.steps > STEPS:
+        yield None
 
 
 class _Arrangements:

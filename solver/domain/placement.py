@@ -92,17 +92,20 @@ def _blocks_in_order(problem: Problem, tp: int, need: int) -> list[list[Gpu]] | 
 
 def place(problem: Problem, layout: Layout) -> Plan | None:
     """A plan for a layout, or None where it does not fit the cluster."""
-    return next(placements(problem, layout), None)
+    return next((plan for plan in placements(problem, layout) if plan is not None), None)
 
 
-def placements(problem: Problem, layout: Layout) -> Iterator[Plan]:
-    """Plans for a layout that differ in which neighbouring stages share a node (or NVLink domain), the tightly packed one first."""
+def placements(problem: Problem, layout: Layout) -> Iterator[Plan | None]:
+    """Plans for a layout that differ in which neighbouring stages share a node (or NVLink domain), the tightly packed one first.
+
+    Ends with None where there may be more than were tried.
+    """
     first = pack(problem, layout)
     if first is not None:
         yield _plan(layout, first)
     if first is None or _may_share(problem, layout):
         for devices in other_packings(problem, layout):
-            yield _plan(layout, devices)
+            yield _plan(layout, devices) if devices is not None else None
 
 
 def _may_share(problem: Problem, layout: Layout) -> bool:

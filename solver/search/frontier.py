@@ -123,6 +123,8 @@ class Frontier:
                 sizes = [c for c in sizes if b % c]
 
     def _choices(self, family: Family, cutoff: float) -> Iterator[tuple[float, Node]]:
+        if self._dominated(family):
+            return
         c, layers = family.context, self.space.model.num_layers
         p, modes = self._probe(c, family.micro_batch_size), self.space.recompute_modes()
         for replicas in self.space.replica_counts(c.cp, family.micro_batch_size):
@@ -137,6 +139,15 @@ class Frontier:
                         narrow = p if alike.width == 1 else self._probe(c, family.micro_batch_size // alike.width)
                         bound = alike_bound(narrow, tp, mode, zero, replicas * alike.width, c.cp, m, layers, cutoff, self.space.constraints.max_pp)
                         yield bound, AlikeStages(choice=choice, alike=alike)
+
+    def _dominated(self, family: Family) -> bool:
+        """Whether a smaller Ulysses degree is at least as good for every stage; hidden traffic makes many alike. Only layers depend on the degree."""
+        sizes = [family.micro_batch_size // w for w in divisors(family.micro_batch_size)]
+        for ulysses in divisors(family.context.ulysses)[:-1]:
+            other = replace(family.context, ulysses=ulysses)
+            if all(self._probe(family.context, b).no_better_than(self._probe(other, b)) for b in sizes):
+                return True
+        return False
 
     def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice, cutoff: float) -> float:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""

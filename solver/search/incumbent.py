@@ -1,15 +1,16 @@
 """Plans that have been laid onto the cluster and priced by the cost model: the best so far, and the runners-up."""
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from solver.cost.price import price
 from solver.domain.estimate import Estimate
 from solver.domain.layout import Edge, Layout, StageLayout
-from solver.domain.placement import layers_by_stage, placements
+from solver.domain.placement import layers_by_stage, place, placements
 from solver.domain.options import Constraints
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.domain.reading import layout_of
+from solver.search.bounds import SLACK
 from solver.search.labels import StagePick
 from solver.search.space import Choice, Kind
 
@@ -59,15 +60,32 @@ class Incumbents:
         return self.best.step_s if self.best is not None else float("inf")
 
     def offer(self, layout: Layout) -> Priced | None:
-        """Lay the layout onto the cluster, in each way that matters, and price it; None where it does not fit, or breaks a rule or its memory."""
-        priced = [p for p in map(self.offer_plan, placements(self.problem, layout)) if p is not None]
-        return min(priced, key=lambda p: p.step_s, default=None)
+        """Lay the layout tightly onto the cluster and price it; None where it does not fit, or breaks a rule or its memory."""
+        plan = place(self.problem, layout)
+        return self.offer_plan(plan) if plan is not None else None
+
+    def settle(self, layout: Layout, least_s: float, stop: Callable[[], bool]) -> bool:
+        """Price every way to lay out a layout that can beat the best plan; `least_s` is its time if all neighbours that may share a node did.
+
+        False where there may be ways that were not tried.
+        """
+        for plan in placements(self.problem, layout):
+            if plan is None or stop():
+                return False
+            read, reasons = layout_of(self.problem, plan)
+            if read is None or reasons:
+                continue
+            priced = self._price(read, plan)
+            if priced is None or least_s >= self.limit_s * (1 - SLACK) or priced.step_s <= least_s * (1 + SLACK):
+                return True                                # memory and rules are the same in every placement
+        return True
 
     def offer_plan(self, plan: Plan) -> Priced | None:
         """Price a plan and remember it where it is legal."""
         read, reasons = layout_of(self.problem, plan)
-        if read is None or reasons:
-            return None
+        return None if read is None or reasons else self._price(read, plan)
+
+    def _price(self, read: Layout, plan: Plan) -> Priced | None:
         if read in self.others:
             return self.others[read]
         predicted = price(self.problem, read)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
-from solver.domain.placement import tensor_groups_available
+from solver.domain.packing import tensor_groups_available
 from solver.search.bounds import SLACK, least_time
 from solver.search.space import Context, Space
 from solver.search.tables import TableFactory
@@ -32,12 +33,30 @@ class Probe:
     gradients: Floats
     room: Floats                                           # capacity less buffers
     fit: NDArray[np.int64]                                 # [G, T]
-    class_s: Floats                                        # [C, G, T, R] seconds of one layer of each class
+    forward_s: Floats                                      # [C, G, T, R] of one layer of each class
+    backward_s: Floats
     class_layers: Floats                                   # [C]
+
+    @property
+    def class_s(self) -> Floats:
+        """[C, G, T, R] seconds of one layer of each class."""
+        return self.forward_s + self.backward_s
 
     def layers_within(self, time_s: float, tau: Floats) -> Floats:
         """Layers of `tau` seconds within a time that may be infinite; none where the degree does not fit."""
         return np.where(np.isfinite(tau), time_s / np.where(np.isfinite(tau), tau, 1.0), 0.0)
+
+
+    def no_better_than(self, other: "Probe") -> bool:
+        """Whether every stage of this family costs at least what the same stage of the other does: time forward and backward, bytes, room."""
+        if not set(self.degrees) <= set(other.degrees):
+            return False
+        at, usable = [other.degrees.index(d) for d in self.degrees], np.isfinite(self.tau)
+        more = [self.activation - other.activation[:, at], self.weights - other.weights[:, at], self.gradients - other.gradients[:, at],
+                other.room[:, at] - self.room]
+        times = [(mine[..., usable], theirs[:, :, at][..., usable]) for mine, theirs in ((self.forward_s, other.forward_s),
+                                                                                       (self.backward_s, other.backward_s))]
+        return bool(all((m[usable] >= 0.0).all() for m in more) and all((mine >= theirs).all() for mine, theirs in times))
 
 
 def probe(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
@@ -45,20 +64,21 @@ def probe(space: Space, factory: TableFactory, context: Context, micro_batch_siz
     degrees = space.degrees(context)
     shape = (len(space.groups), len(degrees), len(modes))
     counts = factory.class_counts
-    tau, class_s = np.full(shape, np.inf), np.full((len(counts), *shape), np.inf)
+    tau, forward_s, backward_s = np.full(shape, np.inf), np.full((len(counts), *shape), np.inf), np.full((len(counts), *shape), np.inf)
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
     fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
     for kind in space.probes(context, micro_batch_size, modes):
         at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
-        unit = factory.unit(kind)
+        unit = layer_costs(factory.problem, kind.spec)
         parts = list(unit.layers.values())
         tau[at] = min(p.forward_s + p.backward_s for p in parts)
-        class_s[:, *at] = [unit.layers[c].forward_s + unit.layers[c].backward_s for c in counts]
+        forward_s[:, *at] = [unit.layers[c].forward_s for c in counts]
+        backward_s[:, *at] = [unit.layers[c].backward_s for c in counts]
         activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts)
                                                       for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
         room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
-    return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, class_s=class_s,
-                 class_layers=np.array(list(counts.values()), dtype=float))
+    return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, forward_s=forward_s,
+                 backward_s=backward_s, class_layers=np.array(list(counts.values()), dtype=float))
 
 
 def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:

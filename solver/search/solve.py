@@ -91,8 +91,7 @@ class Solver:
         if exact.bound >= min(target, self._cutoff()) * (1 - SLACK):
             return exact.bound
         listed = self._run(t, go, min(target, self._cutoff()), dominance=False, most=self.limits.list_limit)
-        self._price(choice, t, listed, every=True)
-        return listed.bound_beyond if listed.complete else exact.bound
+        return max(self._settle(choice, t, listed), exact.bound)
 
     def _unbounded(self, choice: Choice, t: Tables) -> float:
         """No plan of any choice has been found yet: settle whether this one has any."""
@@ -101,7 +100,7 @@ class Solver:
             found = run_rounds(t, choice.stages, UNBOUNDED_S, max_labels=self.limits.beam_labels, stop=self.stop)
         else:
             found = self._run(t, None, UNBOUNDED_S, dominance=True, most=self.limits.beam_labels)
-        self._price(choice, t, found, every=True)
+        self._settle(choice, t, found)
         return float("inf") if found.complete and not found.plans else 0.0
 
     def _cutoff(self) -> float:
@@ -120,22 +119,27 @@ class Solver:
         self.tally.engines.add("dynamic_program")
         listed = run_rounds(t, choice.stages, target, max_labels=self.limits.list_limit, stop=self.stop)
         self.tally.labels += listed.labels
-        self._price(choice, t, listed, every=True)
-        return listed.bound_beyond if listed.complete else 0.0
+        return self._settle(choice, t, listed)
 
-    def _price(self, choice: Choice, t: Tables, found: LabelRun, every: bool = False) -> None:
-        """Price what was found, fastest first by the exact recurrence, as long as it can beat the incumbent (all such plans with `every`)."""
-        plans = [p.stages for p in (found.plans if every else found.plans[:self.limits.tried])]
-        if not plans:
-            return
+    def _price(self, choice: Choice, t: Tables, found: LabelRun) -> None:
+        """Price the best of what was found, fastest first by the exact recurrence, while it may come close to the incumbent."""
+        plans = [p.stages for p in found.plans[:self.limits.tried]]
         times = exact_times(t, plans)
         for i in times.argsort(kind="stable"):
-            if times[i] >= self._cutoff() * (1 + (0.0 if every else 0.02)):
+            if times[i] >= self._cutoff() * NEARLY:
                 break
-            self._offer(choice, t, plans[i])
+            self.incumbents.offer(layout_of_picks(choice, t.kinds, plans[i]))
 
-    def _offer(self, choice: Choice, t: Tables, picks: Picks) -> None:
-        self.incumbents.offer(layout_of_picks(choice, t.kinds, picks))
+    def _settle(self, choice: Choice, t: Tables, found: LabelRun) -> float:
+        """Price all that was found and can beat the incumbent; a bound on what is left then."""
+        plans = [p.stages for p in found.plans]
+        times, left = exact_times(t, plans), found.bound_beyond
+        for i in times.argsort(kind="stable"):
+            if times[i] >= self._cutoff():
+                break
+            if not self.incumbents.settle(layout_of_picks(choice, t.kinds, plans[i]), float(times[i]), self.stop):
+                left = min(left, float(times[i]))
+        return left
 
     def _by_cp_sat(self, choice: Choice, t: Tables, target: float) -> float:
         """Plans in order of their bound, each excluded once priced, until the next bound is no better than the target or the incumbent."""
@@ -149,7 +153,8 @@ class Solver:
             answer = formulation.solve(t, limit, excluded=excluded, max_stages=self.space.constraints.max_pp, stop=self.stop)
             if answer.picks is None:
                 return limit if answer.proved else answer.bound
-            self._offer(choice, t, answer.picks)
+            if not self.incumbents.settle(layout_of_picks(choice, t.kinds, answer.picks), float(exact_times(t, [answer.picks])[0]), self.stop):
+                return answer.bound
             excluded.append(answer.picks)
             if answer.bound >= min(target, self._cutoff()) * (1 - formulation.TOLERANCE):
                 return min(target, self._cutoff())
