@@ -44,7 +44,7 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
     watch.phase = "search"
     whole = explore(problem, constraints, options, factory, limits, watch, known)
     beside = others.collect(problem, constraints, options, factory, limits, watch, lambda message: watch.tell(whole.frontier, whole.solver, message))
-    for simpler in beside:                                 # only an interrupted search can lose to a simpler family; other launchers have other prices
+    for simpler in beside:                                 # only an interrupted search loses to one; other launchers have other prices
         if simpler.plan is not None and simpler.plan.framework == constraints.launcher and (simpler.step_time_s or 0.0) < whole.incumbents.limit_s:
             whole.incumbents.offer_plan(simpler.plan)
     whole = replace(whole, best=whole.incumbents.best)
