@@ -182,7 +182,7 @@ class _Arrangements:
                 self.free[node] += tp
 
     def _options(self, i: int, placed: dict[int, list[Node]]) -> list[list[Node]]:
-        """Blocks from each node on, and so around: first where the stage before lies."""
+        """Blocks from each node on, and so around, or by what other nodes have left: first where the stage before lies."""
         stage = self.layout.stages[i]
         name, need, found, tried = stage.groups[0], needed(self.layout, stage), [], set()
         nodes = [(name, n) for n in range(self.groups[name].nodes)]
@@ -194,11 +194,16 @@ class _Arrangements:
             if key in tried or self.free[start] < stage.tp:
                 continue
             tried.add(key)
-            around = [start, *(n for n in kin if n != start), *sorted((n for n in nodes if n not in kin), key=lambda n: (n < start, n))]
-            row = [n for n in around for _ in range(self.free[n] // stage.tp)][:need]
-            if len(row) == need:
-                found.append(sorted(row))
+            beyond = sorted((n for n in nodes if n not in kin), key=lambda n: (n < start, n))
+            for order in (beyond, sorted(beyond, key=self._left), sorted(beyond, key=lambda n: -self._left(n))):
+                around = [start, *(n for n in kin if n != start), *order]
+                row = sorted([n for n in around for _ in range(self.free[n] // stage.tp)][:need])
+                if len(row) == need and row not in found:
+                    found.append(row)
         return found
+
+    def _left(self, node: Node) -> int:
+        return self.free[node]
 
     def _domain(self, row: list[Node] | None) -> tuple[str, int] | None:
         """The fabric block that all nodes of a row share; None where they do not, or are not placed."""

@@ -127,8 +127,8 @@ def check_other_gpus(seed: int) -> None:
     if answer.plan is None or answer.predicted is None or answer.predicted.step_time_s is None:
         return
     layouts = drawn(list(itertools.islice(unlike_layouts(problem, Constraints()), 5_000)), 60, rng)
-    plans = [answer.plan, *(a.plan for a in answer.alternatives), *filter(None, (place(problem, layout) for layout in layouts))]
-    for plan in plans:
+    placed = filter(None, (place(problem, layout) for layout in layouts))
+    for plan in [answer.plan, *(a.plan for a in answer.alternatives), *placed]:
         for _ in range(10):
             other = scattered(problem, plan, rng)
             found = estimate(problem, other) if other is not None else None
@@ -191,7 +191,8 @@ def test_more_is_never_worse(seed: int) -> None:
     best, groups = step_s(solved(problem, allowed)), problem.cluster.node_groups
     bigger = replace(groups[0], nodes=groups[0].nodes + 1, tiers=tuple(
         replace(t, size=t.size + groups[0].gpus_per_node) if t.name == "network" else t for t in groups[0].tiers))
-    roomier = [replace(g, device=replace(g.device, memory_gib=g.device.memory_gib * 1.5, reported_memory_gib=g.device.memory_gib * 1.5)) for g in groups]
+    memory = [g.device.memory_gib * 1.5 for g in groups]
+    roomier = [replace(g, device=replace(g.device, memory_gib=m, reported_memory_gib=m)) for g, m in zip(groups, memory, strict=True)]
     faster = [replace(g, tiers=tuple(replace(t, bandwidth_gb_s=t.bandwidth_gb_s * 2) for t in g.tiers)) for g in groups]
     for changed in ((bigger, *groups[1:]), tuple(roomier), tuple(faster)):
         answer = solved(replace(problem, cluster=replace(problem.cluster, node_groups=changed)), allowed)

@@ -13,7 +13,7 @@ from solver.domain.plan import DeviceSlice, Plan, Stage
 from solver.verify import judge
 from tests.solver.cost.problems import node_group, problem
 
-PROBLEM = problem(groups=(node_group("a", nodes=1, price_per_gpu_hour=1.0), node_group("b", "T4", nodes=1, price_per_gpu_hour=1.0)), global_batch_size=32)
+PROBLEM = problem(groups=(node_group("a", nodes=1, price_per_gpu_hour=1.0), node_group("b", "T4", nodes=1, price_per_gpu_hour=1.0)))
 
 
 def a_plan() -> Plan:
@@ -82,7 +82,8 @@ def test_a_wrong_price_is_found_to_the_last_digit() -> None:
 
 def test_an_unavailable_gpu_is_found() -> None:
     group = PROBLEM.cluster.node_groups[0]
-    cluster = replace(PROBLEM.cluster, node_groups=(replace(group, unavailable_gpus=(UnavailableGpu(node=0, gpu=3),)), PROBLEM.cluster.node_groups[1]))
+    groups = (replace(group, unavailable_gpus=(UnavailableGpu(node=0, gpu=3),)), PROBLEM.cluster.node_groups[1])
+    cluster = replace(PROBLEM.cluster, node_groups=groups)
     assert {"judge.no_such_gpu"} <= {r.code for r in judge(replace(PROBLEM, cluster=cluster), a_plan(), estimate(PROBLEM, a_plan()))}
 
 
@@ -92,10 +93,13 @@ def test_a_plan_over_its_memory_is_found() -> None:
     assert "memory.over" in {r.code for r in judge(small, a_plan(), estimate(small, a_plan()))}
 
 
-@pytest.mark.parametrize("constraints", [
-    Constraints(tp=(1, 4)), Constraints(cp=(2,)), Constraints(dp=(4,)), Constraints(ep=(2,)), Constraints(max_pp=1), Constraints(micro_batch_size=(1,)),
-    Constraints(recompute=("full",)), Constraints(zero_stage=(0, 2)), Constraints(schedules=("gpipe",)), Constraints(virtual_stages=(2,)),
-    Constraints(node_groups=("b",)), Constraints(max_price_per_hour=7.9)], ids=lambda c: next(n for n in c.__slots__ if getattr(c, n)))
+BROKEN = (
+    Constraints(tp=(1, 4)), Constraints(cp=(2,)), Constraints(dp=(4,)), Constraints(ep=(2,)), Constraints(max_pp=1),
+    Constraints(micro_batch_size=(1,)), Constraints(recompute=("full",)), Constraints(zero_stage=(0, 2)), Constraints(schedules=("gpipe",)),
+    Constraints(virtual_stages=(2,)), Constraints(node_groups=("b",)), Constraints(max_price_per_hour=7.9))
+
+
+@pytest.mark.parametrize("constraints", BROKEN, ids=lambda c: next(n for n in c.__slots__ if getattr(c, n)))
 def test_each_broken_constraint_is_found(constraints: Constraints) -> None:
     found = judge(PROBLEM, a_plan(), estimate(PROBLEM, a_plan()), constraints)
     assert [r.code.split(".")[0] for r in found] == ["constraints"]

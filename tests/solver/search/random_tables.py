@@ -106,8 +106,9 @@ def judge(t: Tables, plan: tuple[StagePick, ...]) -> float | None:
     return makespan("interleaved" if v > 1 else t.schedule, chunks, t.micro_batches) + sync
 
 
-def brute_force(t: Tables, *, stages: int | None = None, most_stages: int | None = None) -> tuple[float, tuple[StagePick, ...] | None]:
-    """Best plan by trying every sequence of kinds and every composition of the layers."""
+def brute_force(t: Tables, *, stages: int | None = None, most_stages: int | None = None,
+                allowed: list[set[int]] | None = None) -> tuple[float, tuple[StagePick, ...] | None]:
+    """Best plan by trying every sequence of kinds and every composition of the layers; `allowed` limits the kinds by position from the last."""
     best, plan = float("inf"), None
     for p in range(1, t.layers + 1):
         if (stages is not None and p != stages) or (most_stages is not None and p > most_stages) or t.layers % t.virtual_stages:
@@ -115,7 +116,7 @@ def brute_force(t: Tables, *, stages: int | None = None, most_stages: int | None
         units = t.layers // t.virtual_stages
         for cuts in itertools.combinations(range(1, units), p - 1):
             sizes = [b - a for a, b in zip((0, *cuts), (*cuts, units), strict=True)]
-            for kinds in itertools.product(range(t.num_kinds), repeat=p):
+            for kinds in itertools.product(*(sorted(allowed[p - 1 - i]) if allowed else range(t.num_kinds) for i in range(p))):
                 picks = tuple(StagePick(kind=k, layers=n * t.virtual_stages) for k, n in zip(kinds, sizes, strict=True))
                 value = judge(t, picks)
                 if value is not None and value < best:
@@ -135,11 +136,11 @@ def drawn(seed: int) -> Tables:
 def siblings(t: Tables, rng: np.random.Generator) -> Tables:
     """Twice the kinds: each once more, a little better or worse in some ways, so that many are dominated and some only seem so."""
     changed: dict[str, np.ndarray] = {}
-    better = rng.uniform(0.9, 1.0) if rng.random() < 0.5 else 1.0
+    better, same = rng.uniform(0.9, 1.0) if rng.random() < 0.5 else 1.0, rng.random() < 0.5
     for name in ("time", "static", "activation", "head_time", "head_static", "head_activation", "embedding_time", "embedding_static",
                  "embedding_activation", "buffers", "sync_constant", "sync", "sync_embedding", "sync_head"):
         value = getattr(t, name)
-        factor = rng.uniform(0.8, 1.0, t.num_kinds) if rng.random() < 0.7 else rng.uniform(0.9, 1.2, t.num_kinds)
+        factor = np.ones(t.num_kinds) if same else rng.uniform(0.8, 1.0, t.num_kinds) if rng.random() < 0.7 else rng.uniform(0.9, 1.2, t.num_kinds)
         changed[name] = np.concatenate([value, value * (better * factor).reshape(-1, *(1,) * (value.ndim - 1))])
     for name in ("forward", "head_forward", "embedding_forward"):
         time, value = changed[name.replace("forward", "time")], getattr(t, name)
