@@ -44,7 +44,8 @@ def paths(constants: Efficiency, cluster: Cluster, groups: tuple[str, ...], size
 def between(constants: Efficiency, cluster: Cluster, one: str, other: str, crossing: int) -> tuple[float, float]:
     """(bytes per second per GPU, seconds per hop) from a GPU of one group to a GPU of another.
 
-    A stated link wins; its total bandwidth is shared by the `crossing` GPUs that send at once. Unstated: the slower of the two groups' networks.
+    A GPU reaches no other group faster than its own network carries: the slower of the two groups' networks, or a stated link where that is slower
+    still. A total bandwidth is shared by the `crossing` GPUs that send at once.
     """
     a, b = cluster.group(one).tiers[-1], cluster.group(other).tiers[-1]
     if one == other:
@@ -58,7 +59,7 @@ def between(constants: Efficiency, cluster: Cluster, one: str, other: str, cross
     if link.latency_us is not None:
         latency_us = link.latency_us
     stated = link.bandwidth_gb_s if link.bandwidth_gb_s is not None else (link.total_bandwidth_gb_s or 0.0) / max(1, crossing)
-    return bytes_per_s_from_gb_s(stated) * share, seconds_from_us(latency_us)
+    return bytes_per_s_from_gb_s(min(stated, network)) * share, seconds_from_us(latency_us)
 
 
 def nearest(constants: Efficiency, group: NodeGroup, near: bool) -> tuple[float, float]:
