@@ -52,6 +52,7 @@ class Watch:
 
 def line(progress: Progress) -> str:
     """One line: phase, incumbent, bound, gap, counts, time."""
-    parts = [progress.phase, f"best {seconds(progress.incumbent_s)}", f"bound {seconds(progress.bound_s)}", f"gap {percent(progress.gap)}",
+    proved = [f"bound {seconds(progress.bound_s)}", f"gap {percent(progress.gap)}"] if progress.bound_s else ["no bound yet"]
+    parts = [progress.phase, f"best {seconds(progress.incumbent_s)}", *proved,
              f"{progress.candidates:,} candidates, {progress.pruned:,} pruned, {progress.solved:,} solved", f"{progress.elapsed_s:.1f} s"]
     return " | ".join(parts) + (f" | {progress.message}" if progress.message else "")

@@ -17,9 +17,7 @@ def show_result(out: Console, result: dict[str, Any]) -> None:
     if result["plan"] is None:
         _show_infeasible(out, result)
     else:
-        bound = result["bound"]["step_time_s"]
-        proof = "proved optimal" if result["outcome"] == "optimal" else f"feasible, within {percent(result['gap'])} of the bound of {seconds(bound)}"
-        out.print(f"{proof}: {_headline(result['predicted'])}", style="bold green")
+        out.print(f"{_proof(result)}: {_headline(result['predicted'])}", style="bold green")
         show_plan(out, result["plan"], result["predicted"])
         _show_baselines(out, result)
         _show_alternatives(out, result)
@@ -27,6 +25,15 @@ def show_result(out: Console, result: dict[str, Any]) -> None:
     search = result["search"]
     out.print(f"\nSearch: {search['candidates']:,} candidates, {search['pruned']:,} pruned, {search['solved']:,} solved in {search['wall_s']:.2f} s "
               f"({search['engine']}, stopped by {search['stopped']})", style="dim")
+
+
+def _proof(result: dict[str, Any]) -> str:
+    bound = result["bound"]["step_time_s"]
+    if result["outcome"] == "optimal":
+        return "proved optimal"
+    if not bound:
+        return "feasible, no bound yet"
+    return f"feasible, at most {percent(result['predicted']['step_time_s'] / bound - 1)} slower than the best possible (bound {seconds(bound)})"
 
 
 def show_estimate(out: Console, estimate: dict[str, Any], plan: dict[str, Any] | None) -> None:

@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from service.web.charts import Segment, colour_of, stacked
 from service.web.cluster_map import GroupMap, cluster_map, stage_colour
 from service.web.figures import percent, plural, ranges, seconds
+from solver.domain.problem import Problem
 
+DEFAULT_MEMORY_MARGIN = next(f.default for f in fields(Problem) if f.name == "memory_margin")
 MEMORY_PARTS = (
     ("weights_gib", "Weights", "c1"),
     ("gradients_gib", "Gradients", "c2"),
@@ -80,7 +82,9 @@ class ResultView:
     stages: tuple[StageRow, ...]
     time: tuple[Segment, ...]
     memory_legend: tuple[tuple[str, str, str], ...]
+    risk_meaning: str
     comparisons: tuple[Comparison, ...]
+    close_calls: tuple[str, ...]  # launchers' best plans that are slower by less than the prediction's error
     alternatives: tuple[Mapping[str, Any], ...]
     map: tuple[GroupMap, ...]
 
@@ -108,7 +112,9 @@ def result_view(resource: Mapping[str, Any], chunk_seconds: Mapping[int, float] 
         stages=stages,
         time=stacked([(label, colour, time.get(key) or 0.0) for key, label, colour in TIME_PARTS], sum(v for v in time.values() if v)),
         memory_legend=MEMORY_PARTS,
+        risk_meaning=risk_meaning(predicted.get("risk"), ((resource.get("request") or {}).get("constraints") or {}).get("memory_margin")),
         comparisons=_comparisons(result, predicted),
+        close_calls=_close_calls(result, predicted),
         alternatives=tuple(_alternatives(result)),
         map=cluster_map(plan, groups) if plan else (),
     )
@@ -119,11 +125,13 @@ def _outcome(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[s
     if result["outcome"] == "optimal":
         return f"Optimal: {seconds(step)} per step", f"Proved: no layout in the searched space is faster than {seconds(bound)} (gap {percent(gap)})."
     if result["outcome"] == "feasible":
-        if bound is None:
-            return f"Best found: {seconds(step)} per step", "The search stopped before it could prove a bound. More time may find a faster layout."
+        if not bound:
+            said = "No bound yet: the search stopped before it could prove one. More time may find a faster layout."
+            return f"Best found: {seconds(step)} per step", said
+        slower = f"At most {percent(step / bound - 1)} slower than the best possible" if step else "A bound is proved"
         return (
             f"Best found: {seconds(step)} per step",
-            f"Within {percent(gap)} of the best possible: no layout in the searched space beats {seconds(bound)}. More time may close the gap.",
+            f"{slower}: no layout in the searched space takes less than {seconds(bound)}. More time may close the gap.",
         )
     return "No layout fits", "No layout in the searched space obeys every limit. The reasons and the smallest change that helps are below."
 
@@ -235,6 +243,37 @@ def _comparisons(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tup
             for b in baselines
         ),
     )
+
+
+def risk_meaning(risk: str | None, margin: float | None) -> str:
+    """What the word beside the peak memory says; `margin` as asked for, else the default.
+
+    >>> risk_meaning("over", None)
+    'Some stage needs more than the allocator may hold: it would run out of memory.'
+    """
+    share = f"{100 * (DEFAULT_MEMORY_MARGIN if margin is None else margin):g} %"
+    return {
+        "safe": f"Every stage leaves at least {share} of its memory free, the memory margin.",
+        "risky": f"It is predicted to fit, but some stage leaves less than {share} of its memory free, so that a small error of the prediction is "
+        "enough to run out. Set a memory margin to get only safe plans.",
+        "over": "Some stage needs more than the allocator may hold: it would run out of memory.",
+    }.get(risk or "", "")
+
+
+def _close_calls(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[str, ...]:
+    best, error = predicted.get("step_time_s"), (predicted.get("confidence") or {}).get("expected_error")
+    if not best or not error:
+        return ()
+    found = []
+    for b in result.get("baselines") or []:
+        slower = b["step_time_s"] / best - 1 if b.get("step_time_s") else 0.0
+        if b["name"].startswith("launcher:") and 0 < slower < error:
+            launcher = LAUNCHER_NAMES.get(b["name"].removeprefix("launcher:"), b["name"].removeprefix("launcher:"))
+            found.append(
+                f"The best plan that {launcher} runs is {percent(slower)} slower, less than the {percent(error)} by which a predicted step time "
+                "may be off: measured, either may turn out faster."
+            )
+    return tuple(found)
 
 
 def layout_in_words(plan: Mapping[str, Any]) -> str:

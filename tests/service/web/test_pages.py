@@ -79,6 +79,12 @@ def test_a_bad_form_comes_back_with_what_was_typed_and_what_is_wrong(client: Tes
     assert backend.bodies == []
 
 
+def test_a_blank_form_keeps_memory_free(client: TestClient) -> None:
+    text = client.get("/").text
+    assert 'name="memory_margin" value="0.08"' in text
+    assert "even to the last byte" in text
+
+
 def test_checking_asks_for_no_plan(client: TestClient, backend: FakeBackend) -> None:
     assert "Nothing is wrong" in client.post("/form", data=FORM | {"action": "check"}).text
     assert "1 thing to correct" in client.post("/form", data=FORM | {"action": "check", "extra": "{"}).text
@@ -108,6 +114,7 @@ def test_the_result_says_everything(client: TestClient) -> None:
         f"/v1/plans/{DONE}/timeline",
         "DeepSpeed cannot express",
         "120 ms",
+        'id="tip-risk">It is predicted to fit',
     ):
         assert said in text, said
 

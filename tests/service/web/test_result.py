@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.web.result import chunk_seconds, result_view
+from service.web.result import chunk_seconds, result_view, risk_meaning
 from tests.service.web.fake import DONE, INFEASIBLE, FakeBackend, body_of_result, mixed_plan, trace_of
 
 
@@ -14,8 +14,9 @@ def resource(**changes: object) -> dict:
     ("changes", "headline", "said"),
     [
         ({}, "Optimal: 24.1 s per step", "faster than 24.1 s (gap 0 %)"),
-        ({"outcome": "feasible", "gap": 0.05, "bound": {"step_time_s": 22.9}}, "Best found: 24.1 s per step", "Within 5.00 % of the best possible"),
-        ({"outcome": "feasible", "gap": None, "bound": {"step_time_s": None}}, "Best found: 24.1 s per step", "before it could prove a bound"),
+        ({"outcome": "feasible", "gap": 0.05, "bound": {"step_time_s": 22.9}}, "Best found: 24.1 s per step", "At most 5.24 % slower than the best"),
+        ({"outcome": "feasible", "gap": None, "bound": {"step_time_s": None}}, "Best found: 24.1 s per step", "No bound yet"),
+        ({"outcome": "feasible", "gap": 1.0, "bound": {"step_time_s": 0.0}}, "Best found: 24.1 s per step", "No bound yet"),
     ],
 )
 def test_the_outcome_in_words(changes: dict, headline: str, said: str) -> None:
@@ -55,6 +56,24 @@ def test_baselines_say_how_much_slower_they_are() -> None:
     assert (mine.best, mine.bar) == (True, 50.0)
     assert (uniform.name, uniform.slower, uniform.bar) == ("Best uniform layout", 1.0, 100.0)
     assert (alone.name, alone.slower, alone.reason) == ("a100 alone", None, "does not fit")
+
+
+@pytest.mark.parametrize(
+    ("name", "slower", "notes"),
+    [("launcher:megatron", 1.02, 1), ("launcher:megatron", 1.0, 0), ("launcher:megatron", 1.9, 0), ("uniform", 1.02, 0)],
+)
+def test_a_lead_within_the_error_is_said(name: str, slower: float, notes: int) -> None:
+    found = resource(baselines=[{"name": name, "step_time_s": 24.1 * slower}])
+    said = result_view(found).close_calls
+    assert len(said) == notes
+    assert all("Megatron-LM runs is 2.00 % slower" in note for note in said)
+
+
+@pytest.mark.parametrize(
+    ("risk", "margin", "said"), [("safe", 0.05, "at least 5 %"), ("risky", None, "less than 8 %"), ("over", 0.1, "out of memory")]
+)
+def test_the_risk_is_explained(risk: str, margin: float | None, said: str) -> None:
+    assert said in risk_meaning(risk, margin)
 
 
 def test_parts_of_the_step_fill_the_bar() -> None:
