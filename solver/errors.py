@@ -48,5 +48,9 @@ class ExportError(ShardwrightError):
     """A plan that a launcher cannot express; the message says why and what would be expressible."""
 
 
+class NothingFound(InputError):
+    """The search ended at its limit with neither a plan nor a proof that there is none: more time is what is asked for."""
+
+
 class JudgeError(ShardwrightError):
     """A plan of our own that the judge refuses: a bug, never stored and never exported."""

@@ -140,7 +140,8 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     """Visible seconds of one micro-batch's activations over a stage boundary, one way.
 
     b s h elements, less the split over dp and cp, and over t where the stack scatters (or sequence parallelism holds shards): the coarser of the two
-    sides. Several node groups: the slowest pair. With virtual stages transfers overlap compute, and only a share of them shows.
+    sides. Several node groups: the slowest pair. With virtual stages transfers overlap the compute of a chunk, and of what it can hide only a share
+    shows; a chunk is taken to be as short as can be, one layer, so that slow links are never priced below what they can carry.
     """
     shared = setting(problem)
     constants = shared.constants
@@ -160,4 +161,7 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
             else:
                 bandwidth, latency = between(constants, problem.cluster, one, other, crossing)
             slowest = max(slowest, latency + size / bandwidth)
-    return slowest * (constants.communication.interleaved_edge_share if virtual_stages > 1 else 1.0)
+    if virtual_stages == 1:
+        return slowest
+    hidden = min(slowest, min(part.forward_s for part in unit_costs(problem, sender).layers.values()))
+    return slowest - (1.0 - constants.communication.interleaved_edge_share) * hidden

@@ -63,6 +63,27 @@ class Others:
         return found
 
 
+def from_known(found: list[Baseline], known: list[Priced]) -> list[Baseline]:
+    """Baselines with what the whole search met on its way: a plan that belongs to a simpler family counts for it."""
+    improved = []
+    for b in found:
+        better = min((p for p in known if belongs(p, b.name)), key=lambda p: p.step_s, default=None)
+        if better is not None and (b.step_time_s is None or better.step_s < b.step_time_s):
+            improved.append(Baseline(name=b.name, step_time_s=better.step_s, plan=better.plan, reason="best found in the time given"))
+        else:
+            improved.append(b)
+    return improved
+
+
+def belongs(p: Priced, name: str) -> bool:
+    """Whether a plan is one of a family, by its name."""
+    stages = p.layout.stages
+    alike = len({(s.tp, s.dp, s.recompute) for s in stages}) == 1
+    if name.startswith("only:"):
+        return all(s.groups == (name.removeprefix("only:"),) for s in stages)
+    return alike and (name == "uniform" or max(s.zero_stage for s in stages) <= 1)
+
+
 def alone(problem: Problem, name: str, family: Constraints, options: SearchOptions, limits: Limits) -> Baseline:
     """The best plan of one family, in a process of its own."""
     watch = Watch(options=options, report=lambda progress: None, cancelled=lambda: False, clock=time.monotonic, started=time.monotonic())

@@ -9,16 +9,20 @@ from solver.domain.estimate import Reason
 from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.placement import expand
 from solver.domain.problem import Problem
-from solver.errors import Fault, NotCovered
+from solver.errors import Fault, NotCovered, NothingFound
 from solver.search import baselines
 from solver.search.bounds import SLACK
 from solver.search.explain import alternatives, reasons_for_none, smallest_relaxation
 from solver.search.explore import Exploration, Watch, explore, table_factory
+from solver.search.floor import memory_floor
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbents
 from solver.search.result import Baseline, Cancelled, Report, SearchReport, SearchResult
+from solver.search.seeds import sow
 from solver.search.solve import Limits, Solver
 from solver.search.space import Rejections, Space
+
+RELAXATION_S = 3.0                                         # beyond the time limit, at most, to find out what would help
 
 
 def search(problem: Problem, objective: Objective, constraints: Constraints, options: SearchOptions, report: Report = lambda progress: None,
@@ -48,7 +52,7 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
         if simpler.plan is not None and simpler.plan.framework == constraints.launcher and (simpler.step_time_s or 0.0) < whole.incumbents.limit_s:
             whole.incumbents.offer_plan(simpler.plan)
     whole = replace(whole, best=whole.incumbents.best)
-    return _answer(problem, constraints, options, whole, beside + uniform, limits, watch)
+    return _answer(problem, constraints, options, whole, baselines.from_known(beside + uniform, [*whole.incumbents.others.values()]), limits, watch)
 
 
 def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
@@ -72,16 +76,16 @@ def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, 
     relaxation = None
     if best is None and whole.proved:
         reasons = reasons_for_none(problem, constraints, table_factory(problem, constraints))
-        relaxation = smallest_relaxation(problem, constraints, lambda p, c: _any_plan(p, c, options, limits, watch))
+        until = max(options.time_limit_s, watch.elapsed()) + RELAXATION_S
+        relaxation = smallest_relaxation(problem, constraints, lambda p, c: _any_plan(p, c, options, limits, lambda: watch.past(until)))
     watch.best_s, watch.bound_s = (best.step_s if best else None), whole.bound_s if best else None
     watch.tell(whole.frontier, whole.solver, "done", force=True)
     stopped = "proof" if whole.proved else "cancelled" if watch.cancelled() else "time_limit"
-    if best is None and not whole.proved:
-        reasons = (Reason(code="search.time_limit", message=f"no plan found within {options.time_limit_s:g} s, and none excluded",
-                          fix="a larger search.time_limit_s"),)
+    if best is None and stopped == "time_limit":
+        raise _nothing_found(options)
     tally = whole.solver.tally
     return SearchResult(
-        outcome="infeasible" if best is None else "optimal" if whole.proved else "feasible", plan=best.plan if best else None,
+        outcome="optimal" if best is not None and whole.proved else "infeasible" if whole.proved else "feasible", plan=best.plan if best else None,
         predicted=best.predicted if best else None, bound_s=whole.bound_s if best else None,
         gap=max(0.0, 1 - whole.bound_s / best.step_s) if best else None,
         alternatives=alternatives(whole.incumbents, options.alternatives), rejected=_rejected(whole), baselines=tuple(beside), reasons=reasons,
@@ -98,14 +102,22 @@ def _rejected(whole: Exploration) -> tuple:  # type: ignore[type-arg]
     return rejections.result()
 
 
-def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, watch: Watch) -> float | None:
+def _nothing_found(options: SearchOptions) -> NothingFound:
+    return NothingFound(Fault(pointer="/search/time_limit_s", legal="more time, or fewer choices in constraints",
+                              message=f"no plan was found within {options.time_limit_s:g} s, and none is excluded: neither an answer nor a proof"))
+
+
+def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, stop: Callable[[], bool]) -> float | None:
     """Step time of a plan under changed circumstances, or None: enough to know whether a relaxation helps."""
     factory = table_factory(problem, constraints)
     space = Space(problem, constraints)
     incumbents = Incumbents(problem, constraints)
     frontier = Frontier(space, factory)
-    solver = Solver(space, factory, incumbents, limits, options.engine, lambda: watch.stop(2.0))
-    while incumbents.best is None and not watch.stop(2.0):
+    if memory_floor(space, factory).excludes_all:
+        return None
+    sow(space, factory, incumbents, stop)
+    solver = Solver(space, factory, incumbents, limits, options.engine, stop)
+    while incumbents.best is None and not stop():
         step = frontier.advance(float("inf"))
         if step is False:
             break
@@ -134,9 +146,11 @@ def _among_candidates(problem: Problem, constraints: Constraints, options: Searc
         if watch.stop():
             break
     best, done, listed = incumbents.best, not watch.stop(), len(constraints.candidates or ())
+    if best is None and not done and not watch.cancelled():
+        raise _nothing_found(options)
     reasons = () if best else (Reason(code="candidates.none", message=f"none of the {listed} candidates is legal and fits",
                                       fix="see `rejected` for the rule that each breaks"),)
-    return SearchResult(outcome="infeasible" if best is None else "optimal" if done else "feasible", plan=best.plan if best else None,
+    return SearchResult(outcome="feasible" if not done else "infeasible" if best is None else "optimal", plan=best.plan if best else None,
                         predicted=best.predicted if best else None, bound_s=best.step_s if best and done else None,
                         gap=0.0 if best and done else None, alternatives=alternatives(incumbents, options.alternatives),
                         rejected=rejections.result(), baselines=(), reasons=reasons, relaxation=None,

@@ -3,11 +3,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from solver.axes.tensor import legal_degrees, model_violations
 from solver.domain.estimate import Reason
 from solver.domain.options import Constraints
 from solver.domain.problem import Problem
+from solver.search.floor import memory_floor
 from solver.search.incumbent import Incumbents, Priced
 from solver.search.result import Alternative, Relaxation
 from solver.search.space import Space
@@ -69,25 +69,35 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
     space = Space(problem, constraints)
     if not space.groups:
         return (Reason(code="cluster.no_gpus", message="no usable GPU in the node groups allowed", fix="node groups with usable GPUs"),)
-    kinds = [k for c in space.contexts()[:1] for b in space.micro_batch_sizes()[:1] for d in space.replica_counts(c.cp, b)[:1]
-             for z in space.zero_stages()[-1:] for k in space.kinds(space.base(c, b, d, z))]
+    floor = memory_floor(space, factory)
+    if floor.excludes_all:
+        times = floor.need_bytes / floor.have_bytes
+        return (Reason(code="memory.over", fix=f"at least {times:.1f} times the memory, bf16 gradients, or an optimizer with less state",
+                       message=f"weights, gradients and optimizer state alone need {floor.need_bytes / GIB:.0f} GiB, however they are sharded; "
+                               f"the GPUs allowed hold {floor.have_bytes / GIB:.0f} GiB for allocations"),)
+    degrees = _excluded_degrees(problem, constraints) if not space.tensor_degrees else ()
+    if degrees:
+        return degrees
+    kinds = any(space.kinds(space.base(c, b, d, z)) for c in space.contexts() for b in space.micro_batch_sizes()
+                for d in space.replica_counts(c.cp, b) for z in space.zero_stages())
     if not kinds:
         excluded = tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
-                         for r in space.rejections.result())
+                         for r in space.rejections.result() if r.code.startswith("constraints."))
         return excluded or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)
-    units = [factory.unit(k) for k in kinds]
-    classes = factory.classes
-    need = min(sum(_held_bytes(u.layers[c]) for c in classes) * k.gpus for u, k in zip(units, kinds, strict=True))
-    have = sum(space.gpus[g.name] * max(u.capacity_bytes for u, k in zip(units, kinds, strict=True) if k.spec.groups == (g.name,))
-               for g in space.groups if any(k.spec.groups == (g.name,) for k in kinds))
-    return (Reason(code="memory.over",
-                   message=f"weights, gradients, optimizer state and one micro-batch of activations need about {need / GIB:.0f} GiB; "
-                           f"the GPUs allowed hold {have / GIB:.0f} GiB for allocations",
-                   fix="more or larger GPUs, recompute, a smaller micro-batch, bf16 gradients, or an optimizer with less state"),)
+    states = f"{floor.need_bytes / GIB:.0f} of {floor.have_bytes / GIB:.0f} GiB"
+    return (Reason(code="memory.layout",
+                   message=f"the states would fit ({states}), but no split over stages holds them and the activations of a micro-batch",
+                   fix="a shorter sequence, a smaller micro-batch, more recompute, more GPUs, or fewer constraints"),)
 
 
-def _held_bytes(part: object) -> float:
-    return float(np.sum([getattr(part, n) for n in ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activation_bytes")]))
+def _excluded_degrees(problem: Problem, constraints: Constraints) -> tuple[Reason, ...]:
+    """Why none of the tensor degrees asked for is legal."""
+    found: list[Reason] = []
+    legal = ", ".join(map(str, legal_degrees(problem)))
+    for tp in constraints.tp or ():
+        broken = model_violations(problem.model, tp, None)
+        found += broken or [Reason(code="tensor.node", message=f"tp {tp} fits the nodes of no node group allowed", fix=None)]
+    return tuple(replace(reason, fix=f"tp of {legal}") for reason in found)
 
 
 def smallest_relaxation(problem: Problem, constraints: Constraints, any_plan: AnyPlan) -> Relaxation | None:

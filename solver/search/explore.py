@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from solver.domain.options import Constraints, SearchOptions
 from solver.domain.problem import Problem
 from solver.search.bounds import SLACK
+from solver.search.floor import memory_floor
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbents, Priced
 from solver.search.result import Cancelled, Progress, Report
@@ -35,6 +36,10 @@ class Watch:
 
     def stop(self, share: float = 1.0) -> bool:
         return self.elapsed() > self.options.time_limit_s * share or self.cancelled()
+
+    def past(self, until_s: float) -> bool:
+        """Whether more than `until_s` seconds have gone by, or the search is cancelled."""
+        return self.elapsed() > until_s or self.cancelled()
 
     def tell(self, frontier: Frontier | None, solver: Solver | None, message: str = "", force: bool = False) -> None:
         """Report at most every REPORT_EVERY_S seconds unless something new must be told."""
@@ -74,6 +79,8 @@ def explore(problem: Problem, constraints: Constraints, options: SearchOptions, 
         incumbents.take(priced)
     frontier = Frontier(space, factory)
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
+    if memory_floor(space, factory).excludes_all:
+        return Exploration(best=None, bound_s=float("inf"), proved=True, frontier=frontier, solver=solver, incumbents=incumbents)
     if incumbents.best is None:
         sow(space, factory, incumbents, lambda: watch.stop(share))
     unfinished = float("inf")                              # least bound of choices that were given up: too large to finish
