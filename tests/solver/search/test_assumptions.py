@@ -62,7 +62,7 @@ def test_replicas_change_no_time_before_the_drain(data, given_problem, replicas)
        replicas=st.sampled_from([2, 3, 4, 16]), shared=st.booleans(), gpus=st.sampled_from([1, 2, 8]))
 def test_straddling_is_no_faster_than_its_fastest_member(networks, link, replicas, shared, gpus):
     """A stage across node groups pays at least what it does where all of it lies in the better of them, the gradient traffic included."""
-    groups = tuple(node_group(name, "A100-SXM4-80GB", nodes=16, gpus_per_node=gpus, network=speed) for name, speed in zip("ab", networks, strict=True))
+    groups = tuple(node_group(name, nodes=16, gpus_per_node=gpus, network=speed) for name, speed in zip("ab", networks, strict=True))
     stated = {"total_bandwidth_gb_s": link} if shared else {"bandwidth_gb_s": link}
     of = problem(groups=groups, links=(GroupLink(between=("a", "b"), **stated),) if link else ())
     after = []
