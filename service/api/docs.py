@@ -33,7 +33,8 @@ def page(api: dict[str, Any], root: str = "") -> str:
     """The whole reference as HTML, under the site's header; `root` is where the service is mounted."""
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
              f"<title>{escape(api['info']['title'])}: HTTP reference</title>{_head(escape(root))}<main id=main tabindex=-1>"
-             f"<h1>{escape(api['info']['title'])} {escape(api['info']['version'])}</h1><p>{escape(api['info']['description'])}</p><p>The same for machines: <a href='openapi.json'>openapi.json</a></p><h2>Routes</h2>"]
+             f"<h1>{escape(api['info']['title'])} {escape(api['info']['version'])}</h1>"
+             f"<p>{escape(api['info']['description'])}</p><p>The same for machines: <a href='openapi.json'>openapi.json</a></p><h2>Routes</h2>"]
     for path, methods in api["paths"].items():
         for method, operation in methods.items():
             parts.append(_operation(method, path, operation))

@@ -2,15 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from service.web.cautions import LAUNCHER_NAMES, close_calls, risk_meaning
 from service.web.charts import Segment, colour_of, stacked
 from service.web.cluster_map import GroupMap, cluster_map, stage_colour
 from service.web.figures import percent, plural, ranges, seconds
-from solver.domain.problem import Problem
 
-DEFAULT_MEMORY_MARGIN = next(f.default for f in fields(Problem) if f.name == "memory_margin")
 MEMORY_PARTS = (
     ("weights_gib", "Weights", "c1"),
     ("gradients_gib", "Gradients", "c2"),
@@ -114,7 +113,7 @@ def result_view(resource: Mapping[str, Any], chunk_seconds: Mapping[int, float] 
         memory_legend=MEMORY_PARTS,
         risk_meaning=risk_meaning(predicted.get("risk"), ((resource.get("request") or {}).get("constraints") or {}).get("memory_margin")),
         comparisons=_comparisons(result, predicted),
-        close_calls=_close_calls(result, predicted),
+        close_calls=close_calls(result, predicted),
         alternatives=tuple(_alternatives(result)),
         map=cluster_map(plan, groups) if plan else (),
     )
@@ -209,9 +208,6 @@ def _stage_row(
     )
 
 
-LAUNCHER_NAMES = {"megatron": "Megatron-LM"}
-
-
 def baseline_name(name: str) -> str:
     """A baseline in words.
 
@@ -243,37 +239,6 @@ def _comparisons(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tup
             for b in baselines
         ),
     )
-
-
-def risk_meaning(risk: str | None, margin: float | None) -> str:
-    """What the word beside the peak memory says; `margin` as asked for, else the default.
-
-    >>> risk_meaning("over", None)
-    'Some stage needs more than the allocator may hold: it would run out of memory.'
-    """
-    share = f"{100 * (DEFAULT_MEMORY_MARGIN if margin is None else margin):g} %"
-    return {
-        "safe": f"Every stage leaves at least {share} of its memory free, the memory margin.",
-        "risky": f"It is predicted to fit, but some stage leaves less than {share} of its memory free, so that a small error of the prediction is "
-        "enough to run out. Set a memory margin to get only safe plans.",
-        "over": "Some stage needs more than the allocator may hold: it would run out of memory.",
-    }.get(risk or "", "")
-
-
-def _close_calls(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[str, ...]:
-    best, error = predicted.get("step_time_s"), (predicted.get("confidence") or {}).get("expected_error")
-    if not best or not error:
-        return ()
-    found = []
-    for b in result.get("baselines") or []:
-        slower = b["step_time_s"] / best - 1 if b.get("step_time_s") else 0.0
-        if b["name"].startswith("launcher:") and 0 < slower < error:
-            launcher = LAUNCHER_NAMES.get(b["name"].removeprefix("launcher:"), b["name"].removeprefix("launcher:"))
-            found.append(
-                f"The best plan that {launcher} runs is {percent(slower)} slower, less than the {percent(error)} by which a predicted step time "
-                "may be off: measured, either may turn out faster."
-            )
-    return tuple(found)
 
 
 def layout_in_words(plan: Mapping[str, Any]) -> str:

@@ -1,5 +1,5 @@
 """Pipeline parallelism: layers over stages, virtual stages, schedules."""
-from solver.axes.divisors import nearest_divisor
+from solver.axes.divisors import divisors
 from solver.domain.degrees import PLANNED_SCHEDULES, ScheduleName
 from solver.domain.estimate import Reason
 from solver.domain.layout import Layout
@@ -16,7 +16,7 @@ def legal_degrees(problem: Problem) -> tuple[int, ...]:
 
 def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
     """Layers placed once each and in order, virtual stages as their schedule needs them, schedules that this version plans."""
-    return (*_schedule(layout), *_layers(problem, layout), *_virtual_stages(layout))
+    return (*_schedule(layout), *_layers(problem, layout), *_virtual_stages(problem, layout))
 
 
 def _schedule(layout: Layout) -> list[Reason]:
@@ -53,7 +53,7 @@ def _layers(problem: Problem, layout: Layout) -> list[Reason]:
     return []
 
 
-def _virtual_stages(layout: Layout) -> list[Reason]:
+def _virtual_stages(problem: Problem, layout: Layout) -> list[Reason]:
     v, p, m, found = layout.virtual_stages, layout.pp, layout.micro_batches, []
     if layout.schedule != "interleaved":
         if v > 1:
@@ -65,7 +65,7 @@ def _virtual_stages(layout: Layout) -> list[Reason]:
                             message=f"schedule interleaved needs at least 2 stages and 2 virtual stages, not {p} and {v}", fix="schedule 1f1b"))
     if m % p:
         found.append(Reason(code="pipeline.interleaved_micro_batches", message=f"{m} micro-batches do not divide into rounds of {p} stages",
-                            fix=f"{max(1, m // p) * p} micro-batches, or pp {nearest_divisor(m, p)}"))
+                            fix=_round_fix(problem, layout)))
     sizes = {last - first + 1 for stage in layout.stages for first, last in stage.layers}
     for i, stage in enumerate(layout.stages):
         if stage.num_layers % v or len({last - first for first, last in stage.layers}) > 1:
@@ -76,3 +76,12 @@ def _virtual_stages(layout: Layout) -> list[Reason]:
         found.append(Reason(code="pipeline.unlike_stages", message="virtual stages need the same tp and dp in every stage",
                             fix="virtual_stages 1, or alike stages"))
     return found
+
+
+def _round_fix(problem: Problem, layout: Layout) -> str:
+    """The nearest number of stages that divides the micro-batches, cuts the layers into equal virtual stages and has GPUs enough; or 1F1B."""
+    m, v = layout.micro_batches, layout.virtual_stages
+    gpus = layout.replicas * max(s.tp * s.cp * s.dp for s in layout.stages)
+    legal = [p for p in divisors(m) if p >= 2 and problem.model.num_layers % (p * v) == 0 and p * gpus <= problem.cluster.gpus]
+    plain = "schedule 1f1b with virtual_stages 1"
+    return f"pp {min(legal, key=lambda p: (abs(p - layout.pp), p))}, or {plain}" if legal else plain

@@ -1,5 +1,5 @@
 """Tensor parallelism: attention heads and FFN columns over t GPUs of a node."""
-from solver.axes.divisors import divisors, nearest_divisor
+from solver.axes.divisors import divisors
 from solver.domain.cluster import NodeGroup
 from solver.domain.estimate import Reason
 from solver.domain.layout import Layout
@@ -12,20 +12,28 @@ NAME = "tensor"
 def legal_degrees(problem: Problem) -> tuple[int, ...]:
     """Degrees that divide heads and FFN width, agree with the KV heads, and fit some node group's nodes."""
     return tuple(t for t in divisors(problem.model.num_attention_heads)
-                 if not model_violations(problem.model, t, None) and any(fits_nodes(g, t) for g in problem.cluster.node_groups))
+                 if not _broken(problem.model, t) and any(fits_nodes(g, t) for g in problem.cluster.node_groups))
 
 
 def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
-    """Broken rules of every stage."""
+    """Broken rules of every stage. Each fix is the nearest degree that breaks none of them."""
     found: list[Reason] = []
     for i, stage in enumerate(layout.stages):
-        found += model_violations(problem.model, stage.tp, i)
+        broken = _broken(problem.model, stage.tp)
         for name in stage.groups:
             group = problem.cluster.group(name)
             if not fits_nodes(group, stage.tp):
-                found.append(Reason(code="tensor.node", stage=i, fix=f"tp {_nearest(group, stage.tp)}",
-                                    message=f"tp {stage.tp} neither divides the {group.gpus_per_node} GPUs of a node of {name} nor is a multiple"))
+                broken.append(("tensor.node",
+                               f"tp {stage.tp} neither divides the {group.gpus_per_node} GPUs of a node of {name} nor is a multiple"))
+        if broken:
+            fix = f"tp {_nearest(degrees_on(problem, stage.groups), stage.tp)}"
+            found += [Reason(code=code, stage=i, message=message, fix=fix) for code, message in broken]
     return tuple(found)
+
+
+def degrees_on(problem: Problem, groups: tuple[str, ...]) -> tuple[int, ...]:
+    """The legal degrees that fit the nodes of every one of these node groups; 1 always does."""
+    return tuple(t for t in legal_degrees(problem) if all(fits_nodes(problem.cluster.group(name), t) for name in groups))
 
 
 def fits_nodes(group: NodeGroup, tp: int) -> bool:
@@ -38,25 +46,29 @@ def fits_nodes(group: NodeGroup, tp: int) -> bool:
 
 def model_violations(model: Architecture, tp: int, stage: int | None) -> list[Reason]:
     """Heads, KV heads and FFN width against tp. The vocabulary is padded, so any tp suits it."""
+    broken = _broken(model, tp)
+    if not broken:
+        return []
+    legal = tuple(t for t in divisors(model.num_attention_heads) if not _broken(model, t))
+    return [Reason(code=code, stage=stage, message=message, fix=f"tp {_nearest(legal, tp)}") for code, message in broken]
+
+
+def _broken(model: Architecture, tp: int) -> list[tuple[str, str]]:
+    """Code and message of every rule between the model and tp."""
     found = []
     heads, kv = model.num_attention_heads, model.kv_heads
     if heads % tp:
-        found.append(Reason(code="tensor.heads", stage=stage, message=f"{heads} attention heads do not divide by tp {tp}",
-                            fix=f"tp {nearest_divisor(heads, tp)}"))
+        found.append(("tensor.heads", f"{heads} attention heads do not divide by tp {tp}"))
     elif model.mla is None and kv % tp and tp % kv:
-        found.append(Reason(code="tensor.kv_heads", stage=stage, message=f"{kv} KV heads neither divide by tp {tp} nor divide it",
-                            fix=f"tp {nearest_divisor(kv, tp)}"))
+        found.append(("tensor.kv_heads", f"{kv} KV heads neither divide by tp {tp} nor divide it"))
     widths = [("FFN width", model.ffn_hidden_size)]
     if model.moe is not None:
         every = all(model.is_moe_layer(i) for i in range(model.num_layers))
         widths = [] if every else widths
         widths += [("shared experts' width", model.moe.shared_width)] if model.moe.shared_width else []
-    for label, width in widths:
-        if width % tp:
-            found.append(Reason(code="tensor.ffn", stage=stage, message=f"{label} {width} does not divide by tp {tp}",
-                                fix=f"tp {nearest_divisor(width, tp)}"))
+    found += [("tensor.ffn", f"{label} {width} does not divide by tp {tp}") for label, width in widths if width % tp]
     return found
 
 
-def _nearest(group: NodeGroup, tp: int) -> int:
-    return nearest_divisor(group.gpus_per_node, tp)
+def _nearest(legal: tuple[int, ...], wanted: int) -> int:
+    return min(legal, key=lambda t: (abs(t - wanted), t))

@@ -57,7 +57,7 @@ def price(problem: Problem, layout: Layout) -> Estimate:
     reasons: tuple[Reason, ...] = violations(problem, layout)
     memory = memory_of(problem, layout)
     risk = risk_of(problem, memory)
-    reasons += memory_reasons(memory)
+    reasons += memory_reasons(problem, layout, memory)
     pipeline = pipeline_s(problem, layout)
     by_group = gpus_by_group(layout)
     gpus = sum(layout.replicas * s.tp * s.cp * s.dp for s in layout.stages)

@@ -1,4 +1,5 @@
 """Memory of every stage of a layout, and what it says about the layout's risk."""
+from solver.cost.memory_fixes import fix_for, states_gib
 from solver.cost.pipeline import layer_counts, total, unit_spec
 from solver.cost.units import unit_costs
 from solver.domain.estimate import Memory, Reason, Risk, StageMemory
@@ -8,13 +9,6 @@ from solver.simulate.orders import in_flight
 from solver.units import gib_from_bytes
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
-FIXES = {
-    "weights": "more tensor or pipeline parallelism, or ZeRO stage 3", "gradients": "ZeRO stage 2, bf16 gradients, or more pipeline stages",
-    "optimizer": "ZeRO stage 1 over more data ranks, or an optimizer with less state",
-    "activations": "recompute, a smaller micro-batch, or sequence parallelism",
-    "logits": "vocabulary_parallel_loss with more tensor parallelism, or a smaller micro-batch",
-    "buffers": "a smaller micro-batch, or a lighter recompute mode",
-}
 
 
 def stage_memory(problem: Problem, layout: Layout, index: int) -> StageMemory:
@@ -52,14 +46,16 @@ def risk_of(problem: Problem, memory: Memory) -> Risk:
     return "safe"
 
 
-def memory_reasons(memory: Memory) -> tuple[Reason, ...]:
-    """One reason per stage that is over, naming the largest term and by how much the stage is over."""
+def memory_reasons(problem: Problem, layout: Layout, memory: Memory) -> tuple[Reason, ...]:
+    """One reason per stage that is over, naming what binds, by how much the stage is over, and what would make that smaller."""
     reasons = []
     for i, s in enumerate(memory.stages):
         if s.total_gib > s.capacity_gib:
             term = max(PARTS, key=lambda part: getattr(s, f"{part}_gib"))
-            over, alone = s.total_gib - s.capacity_gib, getattr(s, f"{term}_gib")
-            reasons.append(Reason(code="memory.over", stage=i, fix=FIXES[term],
-                                  message=f"stage {i} needs {s.total_gib:.2f} GiB per GPU and has {s.capacity_gib:.2f} GiB: {over:.2f} GiB over; "
-                                          f"{term} alone take {alone:.2f} GiB"))
+            over, alone = s.total_gib - s.capacity_gib, f"{term} alone take {getattr(s, f'{term}_gib'):.2f} GiB"
+            if states_gib(s) > s.capacity_gib:
+                alone = f"weights, gradients and optimizer alone take {states_gib(s):.2f} GiB"
+            reasons.append(Reason(code="memory.over", stage=i, fix=fix_for(problem, layout, memory, i),
+                                  message=f"stage {i} needs {s.total_gib:.2f} GiB per GPU and has {s.capacity_gib:.2f} GiB: "
+                                          f"{over:.2f} GiB over; {alone}"))
     return tuple(reasons)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.web.result import chunk_seconds, result_view, risk_meaning
+from service.web.cautions import risk_meaning
+from service.web.result import chunk_seconds, result_view
 from tests.service.web.fake import DONE, INFEASIBLE, FakeBackend, body_of_result, mixed_plan, trace_of
 
 

@@ -95,6 +95,31 @@ def test_every_layer_once_and_in_order(ranges, code, word):
     assert reason.code == code and word in reason.message
 
 
+@pytest.mark.parametrize(("heads", "kv", "ffn", "tp", "fix"), [
+    (32, 8, 4096, 3, "tp 2"), (32, 8, 4096, 6, "tp 4"), (40, 40, 13824, 5, "tp 4"), (40, 40, 13824, 6, "tp 4"), (32, 32, 4098, 8, "tp 2")])
+def test_tensor_fixes_break_no_other_rule(heads, kv, ffn, tp, fix):
+    model = Architecture(num_layers=4, hidden_size=heads * 64, ffn_hidden_size=ffn, num_attention_heads=heads, num_kv_heads=kv, vocab_size=4096)
+    of = problem(model, global_batch_size=8)
+    found = [r for r in violations(of, layout(model, stage={"tp": tp})) if r.code.startswith("tensor.")]
+    assert found and {r.fix for r in found} == {fix}
+    assert codes(of, layout(model, stage={"tp": int(fix.split()[1])})) == []
+
+
+def test_tensor_fixes_fit_every_group_of_the_stage():
+    model = Architecture(num_layers=4, hidden_size=2048, ffn_hidden_size=4096, num_attention_heads=32, vocab_size=4096)
+    of = problem(model, (node_group("a", gpus_per_node=8), node_group("b", gpus_per_node=6, nodes=8)), global_batch_size=8)
+    assert fixes(of, layout(model, stage={"tp": 4, "groups": ("a", "b")})) == {"tensor.node": "tp 2"}
+
+
+@pytest.mark.parametrize(("pp", "micro_batches", "layers", "fix"), [
+    (3, 128, 12, "pp 2, or schedule 1f1b with virtual_stages 1"), (3, 7, 12, "schedule 1f1b with virtual_stages 1"),
+    (6, 128, 32, "pp 4, or schedule 1f1b with virtual_stages 1")])
+def test_rounds_are_mended_without_touching_the_batch(pp, micro_batches, layers, fix):
+    model = replace(SMALL, num_layers=layers)
+    laid = layout(model, pp=pp, virtual_stages=2, micro_batches=micro_batches)
+    assert fixes(problem(model, global_batch_size=micro_batches), laid)["pipeline.interleaved_micro_batches"] == fix
+
+
 def test_more_stages_than_layers():
     laid = layout(replace(SMALL, num_layers=5), pp=5)
     assert codes(problem(global_batch_size=8), laid) == ["pipeline.too_many_stages"]
