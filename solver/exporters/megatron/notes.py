@@ -1,6 +1,7 @@
 """The README.txt of an export: how to run it, what was assumed, what is left to the user."""
 from collections.abc import Iterator
 
+from solver.cost.estimate import estimate
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.exporters.megatron.hosts import Arrangement
@@ -22,6 +23,9 @@ Run
 
 Node ranks come from the table in launch.sh, never from the order of arrival: with uneven layers a wrong order would run, slowly or out of memory.
 
+Predicted
+{predicted}
+
 Stages
 {stages}
 
@@ -33,7 +37,30 @@ Notes
 def notes(problem: Problem, plan: Plan, arranged: Arrangement) -> str:
     """The text of README.txt."""
     lines = [f"- {line}" for line in _notes(problem, arranged)]
-    return _TEXT.format(version=WRITTEN_FOR, stages="\n".join(_stages(plan, arranged)), notes="\n".join(lines))
+    return _TEXT.format(version=WRITTEN_FOR, predicted="\n".join(_predicted(problem, plan)), stages="\n".join(_stages(plan, arranged)),
+                        notes="\n".join(lines))
+
+
+def _predicted(problem: Problem, plan: Plan) -> Iterator[str]:
+    """What a measurement is to be compared with, and what to watch: time, error, memory by stage and its risk, degrees."""
+    found, first = estimate(problem, plan), plan.pipelines[0].stages[0]
+    if found.step_time_s is None or found.tokens_per_s is None or found.memory is None:
+        yield "  nothing: this version does not price the plan"
+        return
+    yield f"  step time {found.step_time_s:.4g} s, {found.tokens_per_s:,.0f} tokens/s, expected error {100 * found.confidence.expected_error:.0f} %"
+    data = sum(p.stages[0].dp for p in plan.pipelines)
+    yield (f"  degrees tp {first.tp}, cp {first.cp}, dp {data}, pp {len(plan.pipelines[0].stages)}, ep {first.ep}, etp {first.etp}, virtual stages "
+           f"{plan.virtual_stages}; {plan.pipelines[0].micro_batches} micro-batches of {plan.micro_batch_size}, schedule {plan.schedule}, "
+           f"recompute {first.recompute}, ZeRO {first.zero_stage}")
+    for i, stage in enumerate(found.memory.stages):
+        yield f"  stage {i}: {stage.total_gib:.1f} GiB per GPU at the peak, of {stage.capacity_gib:.1f} GiB that the allocator may hold"
+    yield f"  memory risk: {found.risk}"
+    if found.risk == "risky":
+        yield (f"  WARNING: some stage leaves less than {100 * problem.memory_margin:g} % of its memory free; "
+               "a small error of the prediction is enough to run out.")
+        yield "  Watch the first steps, or plan again with a memory_margin among the constraints."
+    elif found.risk == "over":
+        yield "  WARNING: some stage needs more memory than there is. It is predicted to run out: do not start it as it is."
 
 
 def _stages(plan: Plan, arranged: Arrangement) -> Iterator[str]:
