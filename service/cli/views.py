@@ -17,7 +17,7 @@ def show_result(out: Console, result: dict[str, Any]) -> None:
     if result["plan"] is None:
         _show_infeasible(out, result)
     else:
-        out.print(f"{_proof(result)}: {_headline(result['predicted'])}", style="bold green")
+        out.print(f"{proof(result)}: {_headline(result['predicted'])}", style="bold green")
         show_plan(out, result["plan"], result["predicted"])
         _show_baselines(out, result)
         _show_alternatives(out, result)
@@ -27,7 +27,8 @@ def show_result(out: Console, result: dict[str, Any]) -> None:
               f"({search['engine']}, stopped by {search['stopped']})", style="dim")
 
 
-def _proof(result: dict[str, Any]) -> str:
+def proof(result: dict[str, Any]) -> str:
+    """What is proved of the plan's step time."""
     bound = result["bound"]["step_time_s"]
     if result["outcome"] == "optimal":
         return "proved optimal"
