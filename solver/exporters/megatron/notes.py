@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from solver.cost.estimate import estimate
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
+from solver.errors import InputError
 from solver.exporters.megatron.hosts import Arrangement
 from solver.exporters.megatron.version import WRITTEN_FOR
 
@@ -43,7 +44,12 @@ def notes(problem: Problem, plan: Plan, arranged: Arrangement) -> str:
 
 def _predicted(problem: Problem, plan: Plan) -> Iterator[str]:
     """What a measurement is to be compared with, and what to watch: time, error, memory by stage and its risk, degrees."""
-    found, first = estimate(problem, plan), plan.pipelines[0].stages[0]
+    first = plan.pipelines[0].stages[0]
+    try:
+        found = estimate(problem, plan)
+    except InputError as unpriced:                         # the files run all the same
+        yield f"  nothing: {unpriced.faults[0].message}"
+        return
     if found.step_time_s is None or found.tokens_per_s is None or found.memory is None:
         yield "  nothing: this version does not price the plan"
         return
