@@ -1,11 +1,12 @@
 """The only composition root: settings in, application out."""
 import asyncio
 import contextlib
+import fcntl
 import logging
 import sys
 from collections.abc import AsyncIterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 import uvicorn
@@ -61,8 +62,25 @@ def create_app(settings: Settings | None = None, *, planner: Planner | None = No
 
 def run(settings: Settings) -> None:
     """Serve until told to stop."""
+    held = claimed(settings)
+    if held is None:
+        raise SystemExit(f"Another service is running on {settings.data_dir}: an embedded database belongs to one. "
+                         "Set SHARDWRIGHT_DATA_DIR to another folder, or SHARDWRIGHT_DATABASE_URL to PostgreSQL to share one.")
     uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None, access_log=False, server_header=False,
                 timeout_graceful_shutdown=settings.shutdown_grace_s, h11_max_incomplete_event_size=64 * 1024)
+
+
+def claimed(settings: Settings) -> TextIO | None:
+    """A lock on the folder of an embedded database, held as long as the file is open; None where another process has it."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    lock = (settings.data_dir / "service.lock").open("w")
+    if not settings.is_sqlite:
+        return lock
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return lock
 
 
 def product_version() -> str:

@@ -1,4 +1,5 @@
 """Who may ask, and from where: Host and Origin checks, API keys, and the headers that go with every answer."""
+import re
 import base64
 import binascii
 import hmac
@@ -83,9 +84,8 @@ class AccessGuard:
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    return host.partition(":")[0].lower()
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(:[0-9]{1,5})?", host)
+    return found[1].lower() if found else ""               # anything else names no host that may be asked for
 
 
 def _key(authorization: str) -> str:

@@ -27,7 +27,7 @@ async def read(request: Request, settings: Settings) -> bytes:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "unsupported-encoding", "compressed bodies are not accepted; legal: no Content-Encoding")
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > settings.max_body_bytes:
+    if length.isdecimal() and length.isascii() and int(length) > settings.max_body_bytes:
         raise _too_large(settings, f"{int(length)} bytes")
     try:
         async with asyncio.timeout(settings.body_timeout_s):

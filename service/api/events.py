@@ -45,7 +45,7 @@ async def follow_plan(plan_id: PlanId, request: Request, core: CoreOf, owner: Ow
     if streams.open >= streams.most:
         raise Refused(503, "too-many-streams", f"{streams.most} event streams are open, which is the most; poll the plan instead")
     last = request.headers.get("last-event-id", "")
-    after = int(last) if last.isdigit() and len(last) < 10 else 0
+    after = int(last) if last.isdecimal() and last.isascii() and len(last) < 10 else 0
     return StreamingResponse(_counted(request, streams, _events(core, plan_id, after, streams)), media_type="text/event-stream",
                              headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 

@@ -19,7 +19,7 @@ def waiting(request: Request, settings: Settings) -> Preference:
     wishes = {name.strip().lower(): value.strip().strip('"') for part in ",".join(request.headers.getlist("prefer")).split(",")
               for name, _, value in [part.partition(";")[0].partition("=")]}
     wait = wishes.get("wait", "")
-    if wait.isdigit() and len(wait) < 10:
+    if wait.isdecimal() and wait.isascii() and len(wait) < 10:
         wait_s = min(int(wait), settings.max_wait_s)
         return Preference(wait_s=wait_s, applied=f"wait={wait_s:g}")
     if "respond-async" in wishes:

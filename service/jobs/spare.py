@@ -1,6 +1,7 @@
 """A spare process beside a solver process, for solves that do not depend on each other. It dies with the process that made it."""
 import ctypes
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -11,10 +12,12 @@ T = TypeVar("T")
 PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":                             # elsewhere an orphan ends when its solve does
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:                              # it died before it could be tied to
+        os._exit(0)
 
 
 class SpareProcess(Executor):
@@ -26,14 +29,15 @@ class SpareProcess(Executor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_die_with_parent)
+            self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_die_with_parent,
+                                             initargs=(os.getpid(),))
         future = self._pool.submit(fn, *args, **kwargs)
         self._futures.append(future)
         return future
 
     def release(self) -> None:
         """Forget what was submitted."""
-        busy = [f for f in self._futures if not f.done() and not f.cancel()]
+        busy = [f for f in self._futures if not f.done()]
         self._futures.clear()
         if busy and self._pool is not None:
             processes = list((self._pool._processes or {}).values())

@@ -23,6 +23,14 @@ class Pattern:
         return core_schema.str_schema(pattern=f"^(?:{self.regex})$", max_length=253, strict=True)
 
 
+@dataclass(frozen=True, slots=True)
+class FailFast:
+    """Of a long list, report the first bad entry only: a hostile body could hold a million."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "fail_fast": True}
+
+
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 MAX_LAYERS = 4096
 MAX_NODES = 100_000

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from annotated_types import Ge, Le, Len
 
-from solver.domain.bounds import MAX_DEGREE, MAX_GPUS_PER_NODE, MAX_LAYERS, PYDANTIC, Count, Index, Name, Share, refuse_bad_values
+from solver.domain.bounds import MAX_DEGREE, MAX_GPUS_PER_NODE, MAX_LAYERS, PYDANTIC, Count, FailFast, Index, Name, Share, refuse_bad_values
 from solver.domain.degrees import Framework, Recompute, ScheduleName, ZeroStage
+from solver.errors import Fault, InputError
 
 LayerRange = tuple[Annotated[int, Ge(0), Le(MAX_LAYERS)], Annotated[int, Ge(0), Le(MAX_LAYERS)]]
 
@@ -36,10 +37,13 @@ class Stage:
     etp: Count = 1
     recompute: Recompute = "none"
     zero_stage: ZeroStage = 1
-    devices: Annotated[tuple[DeviceSlice, ...], Len(1, MAX_DEGREE)]
+    devices: Annotated[tuple[DeviceSlice, ...], Len(1, MAX_DEGREE), FailFast()]
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+        for i, (first, last) in enumerate(self.layers):
+            if first > last:
+                raise InputError(Fault(pointer=f"/layers/{i}", message=f"[{first}, {last}] runs backwards", legal="[first, last] with first <= last"))
 
     @property
     def num_layers(self) -> int:
@@ -56,7 +60,7 @@ class Pipeline:
 
     __pydantic_config__ = PYDANTIC
     micro_batches: Count
-    stages: Annotated[tuple[Stage, ...], Len(1, MAX_LAYERS)]
+    stages: Annotated[tuple[Stage, ...], Len(1, MAX_LAYERS), FailFast()]
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
@@ -78,7 +82,7 @@ class Plan:
     """A complete layout. Pipelines that are alike are listed one by one: a plan names every GPU."""
 
     __pydantic_config__ = PYDANTIC
-    pipelines: Annotated[tuple[Pipeline, ...], Len(1, MAX_DEGREE)]
+    pipelines: Annotated[tuple[Pipeline, ...], Len(1, MAX_DEGREE), FailFast()]
     schedule: ScheduleName = "1f1b"
     micro_batch_size: Count = 1
     virtual_stages: Annotated[int, Ge(1), Le(MAX_LAYERS)] = 1

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, Len
 
-from solver.domain.bounds import PYDANTIC, Count, Label, Name, Positive, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Count, FailFast, Label, Name, Positive, refuse_bad_values
 from solver.domain.cluster import ClusterSpec
 from solver.domain.degrees import Strategy
 from solver.domain.model import Architecture
@@ -72,8 +72,8 @@ class Profiles:
     """Measurements for this problem, used before any formula."""
 
     __pydantic_config__ = PYDANTIC
-    layers: Annotated[tuple[LayerProfile, ...], Len(0, 100_000)] = ()
-    collectives: Annotated[tuple[CollectiveProfile, ...], Len(0, 100_000)] = ()
+    layers: Annotated[tuple[LayerProfile, ...], Len(0, 100_000), FailFast()] = ()
+    collectives: Annotated[tuple[CollectiveProfile, ...], Len(0, 100_000), FailFast()] = ()
     extrapolate: bool = False
 
 

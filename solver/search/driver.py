@@ -112,7 +112,7 @@ def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions
     factory = table_factory(problem, constraints)
     space = Space(problem, constraints)
     incumbents = Incumbents(problem, constraints)
-    frontier = Frontier(space, factory)
+    frontier = Frontier(space, factory, stop)
     if memory_floor(space, factory).excludes_all:
         return None
     sow(space, factory, incumbents, stop)

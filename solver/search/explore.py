@@ -77,7 +77,7 @@ def explore(problem: Problem, constraints: Constraints, options: SearchOptions, 
     incumbents = Incumbents(problem, constraints)
     for priced in known:
         incumbents.take(priced)
-    frontier = Frontier(space, factory)
+    frontier = Frontier(space, factory, lambda: watch.stop(share))
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
     if memory_floor(space, factory).excludes_all:
         return Exploration(best=None, bound_s=float("inf"), proved=True, frontier=frontier, solver=solver, incumbents=incumbents)

@@ -4,7 +4,7 @@ Contexts open into families (micro-batch sizes), these into outer choices with f
 is never below its parent's. Which arguments make a bound hold is said where it is computed; tests/solver/search attacks each by random problems.
 """
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,8 +45,8 @@ Node = Context | Family | Free | AlikeStages | Choice      # a Choice is to be s
 class Frontier:
     """A heap of nodes. Ties open in the order in which they were made, so a run repeats itself."""
 
-    def __init__(self, space: Space, factory: TableFactory) -> None:
-        self.space, self.factory = space, factory
+    def __init__(self, space: Space, factory: TableFactory, stop: Callable[[], bool] = lambda: False) -> None:
+        self.space, self.factory, self.stop = space, factory, stop
         self.gpus = np.array([float(space.gpus[g.name]) for g in space.groups])
         self._heap: list[tuple[float, int, Node]] = []
         self._made = 0
@@ -77,6 +77,9 @@ class Frontier:
         if isinstance(node, Choice):
             return bound, node
         for child_bound, child in self._children(node, cutoff):
+            if self.stop():                                # half open: what it may still hold keeps its bound
+                self._push(bound, node)
+                break
             self.candidates += isinstance(child, Choice)
             at_least = max(bound, child_bound)
             if at_least < cutoff:

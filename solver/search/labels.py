@@ -219,8 +219,9 @@ class _Search:
         before it, of least Z, of least Q and of least Z + Q. So some stay that could go; none goes that could be the best.
         """
         key = level.layers * (self.edge_row.max() + 1) + self.edge_row[level.kind]
-        for column in level.used.T:
-            key = key * (int(column.max()) + 1) + column
+        for column in level.used.T:                        # ranks, so that keys of clusters of any size stay within 64 bits
+            rank = np.unique(column, return_inverse=True)[1].reshape(-1)
+            key = np.unique(key * (int(rank.max()) + 1) + rank, return_inverse=True)[1].reshape(-1)
         z_rank = np.unique(np.maximum(level.z, self.go.z_floor), return_inverse=True)[1].reshape(-1)
         q_rank = np.unique(level.q, return_inverse=True)[1].reshape(-1)
         order = np.lexsort((q_rank, z_rank, level.s, key))

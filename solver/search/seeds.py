@@ -30,7 +30,7 @@ def sow(space: Space, factory: TableFactory, incumbents: Incumbents, stop: Calla
             if stop():
                 break
             p = probe(space, factory, context, b, space.recompute_modes())
-            for replicas in space.replica_counts(context.cp, b):
+            for replicas in () if stop() else space.replica_counts(context.cp, b):
                 for zero in space.zero_stages():
                     ranked += _rank(space, p, space.base(context, b, replicas, zero))
     legal = 0

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from solver.domain.degrees import ScheduleName
 from solver.simulate.orders import ORDERS, Instruction
+from solver.simulate.timeline import MOST_INSTRUCTIONS, ChunkTime, long_run
 
 Floats = NDArray[np.float64]
 
@@ -13,6 +14,9 @@ Floats = NDArray[np.float64]
 def makespans(schedule: ScheduleName, forward_s: Floats, backward_s: Floats, micro_batches: int) -> Floats:
     """Seconds per plan; forward_s, backward_s are [plans, stages, virtual stages]."""
     plans, stages, virtual = forward_s.shape
+    if 2 * micro_batches * stages * virtual > MOST_INSTRUCTIONS:
+        return np.array([long_run(schedule, [[ChunkTime(forward_s=float(f), backward_s=float(b)) for f, b in zip(*row, strict=True)]
+                                             for row in zip(forward_s[i], backward_s[i], strict=True)], micro_batches) for i in range(plans)])
     last = stages * virtual - 1
     forward = np.ascontiguousarray(forward_s.transpose(1, 2, 0))
     backward = np.ascontiguousarray(backward_s.transpose(1, 2, 0))

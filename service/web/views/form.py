@@ -120,7 +120,7 @@ def _gpus(state: FormState, catalogue: Catalogue) -> int:
     total = 0
     for row in state.groups:
         nodes, each = row.get("nodes", ""), row.get("gpus_per_node", "") or str(usual.get(row.get("gpu", ""), ""))
-        if nodes.isdigit() and each.isdigit():
+        if all(n.isdecimal() and n.isascii() for n in (nodes, each)):
             total += int(nodes) * int(each)
     return total
 
