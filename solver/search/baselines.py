@@ -1,8 +1,9 @@
 """What the user would have without this search: the best plan of each simpler family, shown beside the answer."""
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from solver.domain.options import Constraints, Launcher, SearchOptions
 from solver.domain.problem import Problem
@@ -35,32 +36,49 @@ def uniform(problem: Problem, constraints: Constraints, options: SearchOptions, 
     return [baseline("uniform", explored, watch)], [explored.best] if explored.best is not None else []
 
 
-@dataclass(slots=True)
 class Others:
-    """The other families: solved apart where there is an executor, else when they are asked for."""
+    """The other families: solved apart, one after the other, where there is an executor; what has not been begun when they are asked for, here."""
 
-    started: "list[Future[Baseline]]"
+    def __init__(self, problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, executor: Executor | None) -> None:
+        self.problem, self.options, self.limits, self.executor = problem, options, limits, executor
+        self.names = [name for name, _ in families(problem, constraints)]
+        self._waiting = deque(families(problem, constraints))
+        self._apart: dict[str, Future[Baseline]] = {}
+        self._begin_next()
 
-    @classmethod
-    def start(cls, problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, executor: Executor | None) -> "Others":
-        if executor is None:
-            return cls([])
-        return cls([executor.submit(alone, problem, name, family, options, limits) for name, family in families(problem, constraints)])
+    def _begin_next(self) -> None:
+        if self.executor is None:
+            return
+        try:
+            name, family = self._waiting.popleft()         # a deque's ends are safe to take from in two threads
+        except IndexError:
+            return
+        self._apart[name] = self.executor.submit(alone, self.problem, name, family, self.options, self.limits)
+        self._apart[name].add_done_callback(lambda done: self._begin_next())
 
-    def collect(self, problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
-                tell: Callable[[str], None]) -> list[Baseline]:
+    def collect(self, factory: TableFactory, watch: Watch, tell: Callable[[str], None]) -> list[Baseline]:
         """All of them, in the time that is left."""
-        watch.phase, found = "baselines", []
-        for i, (name, family) in enumerate(families(problem, constraints)):
-            if not self.started:
-                found.append(baseline(name, explore(problem, family, options, factory, limits, watch, []), watch))
-                continue
-            future = self.started[i]
+        watch.phase, found = "baselines", dict[str, Baseline]()
+        while self._waiting:
+            try:
+                name, family = self._waiting.pop()
+            except IndexError:
+                break
+            found[name] = _unsearched(name) if watch.stop() else self._here(name, family, factory, watch)
+        for name, future in list(self._apart.items()):
             while not future.done() and not watch.stop():
                 wait([future], timeout=REPORT_EVERY_S)
                 tell(f"waiting for {name}")
-            found.append(future.result() if future.done() else Baseline(name=name, step_time_s=None, reason="not searched to an end in time"))
-        return found
+            found[name] = future.result() if future.done() else _unsearched(name)
+        return [found[name] for name in self.names]
+
+    def _here(self, name: str, family: Constraints, factory: TableFactory, watch: Watch) -> Baseline:
+        quiet = replace(watch, report=lambda progress: None)   # the best plan so far is not this family's
+        return baseline(name, explore(self.problem, family, self.options, factory, self.limits, quiet, []), quiet)
+
+
+def _unsearched(name: str) -> Baseline:
+    return Baseline(name=name, step_time_s=None, reason="not searched to an end in time")
 
 
 def from_known(found: list[Baseline], known: list[Priced]) -> list[Baseline]:

@@ -43,11 +43,11 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
     if constraints.candidates is not None:
         return _among_candidates(problem, constraints, options, watch)
     factory = table_factory(problem, constraints)
-    others = baselines.Others.start(problem, constraints, options, limits, executor)
+    others = baselines.Others(problem, constraints, options, limits, executor)
     uniform, known = baselines.uniform(problem, constraints, options, factory, limits, watch)
     watch.phase = "search"
     whole = explore(problem, constraints, options, factory, limits, watch, known)
-    beside = others.collect(problem, constraints, options, factory, limits, watch, lambda message: watch.tell(whole.frontier, whole.solver, message))
+    beside = others.collect(factory, watch, lambda message: watch.tell(whole.frontier, whole.solver, message))
     for simpler in beside:                                 # only an interrupted search loses to one; other launchers have other prices
         if simpler.plan is not None and simpler.plan.framework == constraints.launcher and (simpler.step_time_s or 0.0) < whole.incumbents.limit_s:
             whole.incumbents.offer_plan(simpler.plan)
