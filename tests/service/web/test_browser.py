@@ -1,10 +1,11 @@
 """The pages in a real browser: the main path by mouse and by keyboard, live progress, downloads, accessibility, weight, and looks at all widths."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.service.web.conftest import SCREENSHOTS, Served
 from tests.service.web.fake import CANCELLED, DONE, FAILED, INFEASIBLE, LARGE, RUNNING
@@ -85,6 +86,21 @@ def test_rows_come_and_go_without_losing_what_was_typed(open_page: Open) -> None
     page.get_by_role("button", name="Remove node group left").click()
     expect(page.locator("#group-0-name")).to_have_value("right")
     expect(page.locator("#group-1-name")).to_have_count(0)
+
+
+def test_a_slow_answer_to_a_button_survives_the_refresh_of_the_command(open_page: Open) -> None:
+    page = open_page("/")
+
+    def held_back(route: Route) -> None:
+        if 'name="action"' in (route.request.post_data or ""):
+            time.sleep(0.8)                                # longer than the form waits before it refreshes its command
+        route.continue_()
+
+    page.route("**/form", held_back)
+    page.locator("#group-0-name").fill("left")
+    page.get_by_role("button", name="Add node group").click()
+    expect(page.locator("#group-1-name")).to_be_visible()
+    expect(page.locator("#group-0-name")).to_have_value("left")
 
 
 def test_the_command_follows_the_form(open_page: Open) -> None:
