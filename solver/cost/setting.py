@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from solver.catalog.efficiency import Efficiency, OptimizerCost, efficiency
+from solver.cost.calibration import calibrated
 from solver.cost.machine import Machine, machine
 from solver.domain.model import Architecture, LayerClass, layer_classes
 from solver.domain.problem import Problem
@@ -69,7 +70,8 @@ def _setting(key: Same[Problem]) -> Setting:
                                legal="decoder"))
     if workload.training != "full":
         raise NotCovered(Fault(pointer="/workload/training", message=f"{workload.training} training is not priced by this version", legal="full"))
-    constants, layers = efficiency(), layer_classes(model)
+    constants = efficiency() if problem.calibration is None else calibrated(efficiency(), problem.calibration)
+    layers = layer_classes(model)
     wide = 4.0 if workload.precision == "fp32" else 2.0
     return Setting(problem=problem, model=model, workload=workload, constants=constants,
                    machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},

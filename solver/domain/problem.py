@@ -4,20 +4,25 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from solver.domain.calibration import Calibration
 from solver.domain.cluster import Cluster
 from solver.domain.model import Architecture
+from solver.domain.profiles import Profiles
 from solver.domain.workload import Workload
 from solver.errors import Assumption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Everything that pricing may look at. `memory_margin` is the share of capacity to be left free."""
+    """Everything that pricing may look at. `memory_margin` is the share of capacity to be left free; profiles replace formulas,
+    a calibration multiplies constants."""
 
     model: Architecture
     cluster: Cluster
     workload: Workload
     memory_margin: float = 0.08
+    profiles: Profiles | None = None
+    calibration: Calibration | None = None
     assumptions: tuple[Assumption, ...] = ()
 
     def fingerprint(self) -> str:

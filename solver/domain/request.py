@@ -2,14 +2,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le, Len
+from annotated_types import Ge, Le
 
-from solver.domain.bounds import PYDANTIC, Count, FailFast, Label, Name, Positive, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Label, Name, refuse_bad_values
 from solver.domain.cluster import ClusterSpec
 from solver.domain.degrees import Strategy
 from solver.domain.model import Architecture
 from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan
+from solver.domain.profiles import Profiles
 from solver.domain.workload import Workload
 from solver.errors import Fault, InputError
 
@@ -29,52 +30,6 @@ class ModelSpec:
         if len(given) != 1:
             raise InputError(Fault(pointer="", message=f"a model is given in exactly one way, not {len(given)}",
                                    legal="one of preset, hf_config, architecture"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerProfile:
-    """The user's own measurement of one layer on one GPU type at one TP degree and micro-batch size."""
-
-    __pydantic_config__ = PYDANTIC
-    gpu: Label
-    tp: Count
-    micro_batch_size: Count
-    layer: Label | Annotated[int, Ge(0), Le(1_000_000)]
-    forward_s: Positive
-    backward_s: Positive
-    weight_grad_s: Positive | None = None
-    update_s: Positive | None = None
-    parameter_bytes: Positive | None = None
-    activation_bytes: Positive | None = None
-    output_bytes: Positive | None = None
-
-    def __post_init__(self) -> None:
-        refuse_bad_values(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveProfile:
-    """The user's own measurement of one collective."""
-
-    __pydantic_config__ = PYDANTIC
-    op: Label
-    groups: Annotated[tuple[Name, ...], Len(1, 64)]
-    ranks: Count
-    bytes: Positive
-    seconds: Positive
-
-    def __post_init__(self) -> None:
-        refuse_bad_values(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiles:
-    """Measurements for this problem, used before any formula."""
-
-    __pydantic_config__ = PYDANTIC
-    layers: Annotated[tuple[LayerProfile, ...], Len(0, 100_000), FailFast()] = ()
-    collectives: Annotated[tuple[CollectiveProfile, ...], Len(0, 100_000), FailFast()] = ()
-    extrapolate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 from dataclasses import replace
 
 from solver.catalog.loader import preset
+from solver.domain.calibration import Calibration
 from solver.domain.cluster import ClusterSpec
 from solver.domain.model import Architecture, LayerType
 from solver.domain.problem import Problem
+from solver.domain.profiles import Profiles
 from solver.domain.request import ModelSpec
 from solver.domain.workload import ServingWorkload, TrainingWorkload, Workload
 from solver.errors import Assumption, NotCovered
@@ -16,7 +18,8 @@ DEFAULT_MEMORY_MARGIN = 0.08
 _PLANNED = "full_attention, sliding_attention, mlp_only"
 
 
-def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memory_margin: float | None = None) -> Problem:
+def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memory_margin: float | None = None, *,
+               profiles: Profiles | None = None, calibration: Calibration | None = None) -> Problem:
     """The problem that a request poses.
 
     Raises one error with the faults of all three objects, each with its pointer into the request: `InputError`; `UnknownName` if names are all
@@ -34,6 +37,7 @@ def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memor
     assert architecture is not None and resolved is not None    # or the line above has raised
     gathering.assume("/cluster", *resolved[1])
     return Problem(model=architecture, cluster=resolved[0], workload=workload, assumptions=tuple(gathering.assumptions),
+                   profiles=profiles, calibration=calibration,
                    memory_margin=DEFAULT_MEMORY_MARGIN if memory_margin is None else memory_margin)
 
 
