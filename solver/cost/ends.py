@@ -2,10 +2,10 @@
 from dataclasses import dataclass
 
 from solver.cost.collectives import all_gather_s, all_reduce_s
-from solver.cost.layer import Share
 from solver.cost.machine import Machine
 from solver.cost.operators import elementwise_s, gemm_s
 from solver.cost.setting import Setting
+from solver.cost.share import Share
 from solver.cost.traffic import PathOf
 
 

@@ -1,35 +1,12 @@
 """The work of one layer on one GPU: matrix products, attention core, elementwise bytes, forward, backward and the share of weight gradients."""
 from dataclasses import dataclass
 
+from solver.cost.experts import expert_elementwise, expert_work
 from solver.cost.machine import Machine, attention_curve
 from solver.cost.operators import attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area
 from solver.cost.setting import Setting
+from solver.cost.share import Share
 from solver.domain.model import Architecture, LayerClass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What one GPU sees of a micro-batch: b sequences of its own, s tokens each over cp GPUs, tensors over t."""
-
-    sequences: float                                       # b, after the split by dp; may be a fraction where that does not divide
-    seq_len: int
-    tp: int
-    cp: int
-    ep: int
-    etp: int
-    sequence_parallel: bool
-    kernel: str                                            # attention kernel generation
-    eager_norm: bool
-
-    @property
-    def tokens(self) -> float:
-        """T = b s / c."""
-        return self.sequences * self.seq_len / self.cp
-
-    @property
-    def replicated(self) -> float:
-        """Share of the T h tensors outside tensor-parallel blocks that this GPU holds: 1 / t under sequence parallelism."""
-        return 1.0 / self.tp if self.sequence_parallel else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +63,14 @@ def projected_width(model: Architecture, tp: int) -> float:
 def layer_work(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> Work:
     """One layer's computation: three products per matrix (forward, input gradient, weight gradient), the attention core, elementwise bytes."""
     model = setting.model
-    products: list[tuple[Gemm, float]] = []
     with_attention = layer_class.attention != "mlp_only"
-    if with_attention:
-        products += [(g, 0.0) for g in attention_gemms(model, share)]
-    first, rest = ffn_products(model, layer_class, share)
-    products += first + rest
-    forward = sum(_product_s(setting, machine, g, experts) for g, experts in products)
-    first_s = sum(_product_s(setting, machine, g, experts) for g, experts in first)
-    input_gradient = sum(_product_s(setting, machine, (m, k, n), experts) for (m, n, k), experts in products)
-    weight_gradient = sum(_product_s(setting, machine, (k, n, m), experts, inner_split=True) for (m, n, k), experts in products)
+    ffn = dense_ffn_gemms(model, layer_class, share)
+    products = (attention_gemms(model, share) if with_attention else []) + ffn
+    experts = expert_work(setting, machine, layer_class, share)
+    forward = sum(gemm_s(machine.linear, m, n, k) for m, n, k in products) + experts.forward_s
+    first_s = sum(gemm_s(machine.linear, m, n, k) for m, n, k in ffn[:1]) + experts.first_matrix_s
+    input_gradient = sum(gemm_s(machine.linear, m, k, n) for m, n, k in products) + experts.input_gradient_s
+    weight_gradient = sum(gemm_s(machine.linear, k, n, m) for m, n, k in products) + experts.weight_gradient_s
     core_forward, core_backward = attention_core(setting, machine, layer_class, share) if with_attention else (0.0, 0.0)
     elementwise = elementwise_s(elementwise_bytes(setting, layer_class, share), machine.elementwise_bytes_s)
     return Work(forward_s=forward + core_forward + elementwise,
@@ -104,38 +79,12 @@ def layer_work(setting: Setting, machine: Machine, layer_class: LayerClass, shar
                 first_matrix_s=first_s, elementwise_forward_s=elementwise)
 
 
-def ffn_products(model: Architecture, layer_class: LayerClass, share: Share) -> tuple[list[tuple[Gemm, float]], list[tuple[Gemm, float]]]:
-    """Forward products of the feed-forward part as (shape, number of local experts, 0: dense), the first matrix apart.
-
-    With experts: T / t * etp * top_k tokens reach this GPU's E / ep experts, evenly; each expert is cut over etp. Real routers are less even.
-    """
+def dense_ffn_gemms(model: Architecture, layer_class: LayerClass, share: Share) -> list[Gemm]:
+    """Forward products of the dense FFN, or of the shared experts of an expert layer, if any: first matrix, then second."""
     h, t, inner = model.hidden_size, share.tp, 2 if model.gated_ffn else 1
-    if not layer_class.moe or model.moe is None:
-        f = model.ffn_hidden_size / t
-        return [((share.tokens, inner * f, h), 0.0)], [((share.tokens, h, f), 0.0)]
-    moe = model.moe
-    routed, local = routed_tokens(model, share), moe.num_experts / share.ep
-    f = moe.expert_ffn_hidden_size / share.etp
-    first: list[tuple[Gemm, float]] = [((routed, inner * f, h), local)]
-    rest: list[tuple[Gemm, float]] = [((routed, h, f), local)]
-    if moe.shared_width:
-        first.append(((share.tokens, inner * moe.shared_width / t, h), 0.0))
-        rest.append(((share.tokens, h, moe.shared_width / t), 0.0))
-    return first, rest
-
-
-def routed_tokens(model: Architecture, share: Share) -> float:
-    """Tokens that reach the experts of one GPU: T / t * top_k from each of its etp-fold group."""
-    return share.tokens / share.tp * share.etp * (model.moe.top_k if model.moe else 0)
-
-
-def _product_s(setting: Setting, machine: Machine, shape: Gemm, experts: float, inner_split: bool = False) -> float:
-    m, n, k = shape
-    if not experts:
-        return gemm_s(machine.linear, m, n, k)
-    copies = max(1.0, experts)
-    each = (m, n, k / copies) if inner_split else (m / copies, n, k)
-    return gemm_s(machine.linear, *each, copies=copies) / setting.constants.compute.grouped_gemm_share
+    experts = layer_class.moe and model.moe is not None
+    f = (model.moe.shared_width if experts and model.moe is not None else model.ffn_hidden_size) / t
+    return [(share.tokens, inner * f, h), (share.tokens, h, f)] if f else []
 
 
 def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> tuple[float, float]:
@@ -171,13 +120,8 @@ def elementwise_bytes(setting: Setting, layer_class: LayerClass, share: Share) -
     fold = 3.0 if model.gated_ffn else 2.0
     attention = layer_class.attention != "mlp_only"
     sharded = 3.0 * projected_width(model, t) * tokens if attention else 0.0
-    dispatched = 0.0
-    if layer_class.moe and model.moe is not None:
-        moe, routed = model.moe, routed_tokens(model, share)
-        sharded += fold * (routed * moe.expert_ffn_hidden_size / share.etp + tokens * moe.shared_width / t)
-        dispatched = c.dispatch * tokens / t * moe.top_k * h
-    else:
-        sharded += fold * tokens * model.ffn_hidden_size / t
+    sharded += fold * tokens * (model.moe.shared_width if layer_class.moe and model.moe is not None else model.ffn_hidden_size) / t
+    experts = expert_elementwise(model, layer_class, share)
     cast = c.fp8_cast * tokens * (2.0 * h + (model.num_attention_heads * head_widths(model)[1] + model.ffn_hidden_size) / t) \
         if setting.workload.precision in ("fp8", "nvfp4") else 0.0
-    return (replicated + c.sharded * sharded + dispatched) * setting.activation_element / 2.0 + cast
+    return (replicated + c.sharded * (sharded + experts.activated) + c.dispatch * experts.dispatched) * setting.activation_element / 2.0 + cast

@@ -5,8 +5,10 @@ terms that decided published out-of-memory outcomes (eager norms, unfused scores
 """
 from dataclasses import dataclass
 
-from solver.cost.layer import Share, head_widths, local_kv_heads, routed_tokens, score_elements
+from solver.cost.experts import routed_tokens
+from solver.cost.layer import head_widths, local_kv_heads, score_elements
 from solver.cost.setting import Setting
+from solver.cost.share import Share
 from solver.domain.degrees import Recompute
 from solver.domain.model import LayerClass
 

@@ -3,13 +3,15 @@ from dataclasses import dataclass, replace
 
 from solver.catalog.efficiency import Stack
 from solver.cost import ends, memory, synchronise
+from solver.cost.expert_traffic import expert_s
 from solver.cost.fabric import path_in_group
-from solver.cost.layer import Share, Work, layer_work
+from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine, attention_kernel
 from solver.cost.parameters import embedding_parameters, final_parameters, head_parameters, layer_parameters, mtp_parameters
 from solver.cost.setting import Setting
+from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
-from solver.cost.traffic import PathOf, context_s, expert_s, tensor_s
+from solver.cost.traffic import PathOf, context_s, tensor_s
 from solver.cost.unit import PartCost, UnitSpec
 from solver.domain.estimate import TimeParts
 from solver.domain.model import LayerClass

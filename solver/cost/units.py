@@ -6,10 +6,10 @@ from functools import lru_cache
 from solver.catalog.efficiency import Stack
 from solver.cost import memory, synchronise
 from solver.cost.fabric import between, nearest
-from solver.cost.layer import Share
 from solver.cost.machine import Machine
 from solver.cost.parts import embedding_holding, embedding_part, head_holding, head_part, holding_of, layer_part, share_of, states
 from solver.cost.setting import Setting, memoised, setting
+from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
 from solver.cost.unit import LayerCosts, PartCost, SyncPiece, UnitCosts, UnitSpec
 from solver.domain.model import LayerClass

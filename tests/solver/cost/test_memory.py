@@ -1,7 +1,6 @@
 """Published memory vectors, and that what is priced agrees with them where they apply."""
 import pytest
 
-from solver.cost.layer import Share
 from solver.cost.memory import (
     activation_bytes,
     gated_layer_bytes_published,
@@ -10,6 +9,7 @@ from solver.cost.memory import (
     transformer_layer_bytes_published,
 )
 from solver.cost.setting import setting
+from solver.cost.share import Share
 from solver.domain.model import Architecture
 from tests.solver.cost.problems import problem
 
