@@ -53,19 +53,19 @@ def _virtual_stage_layers(num_layers: int, s: Strategy) -> tuple[tuple[tuple[tup
         return None, (Reason(code="pipeline.too_many_stages",
                              message=f"pp {s.pp} x virtual stages {s.virtual_stages} = {chunks} parts for {num_layers} layers",
                              fix=f"pp x virtual_stages of at most {num_layers}"),)
-    if s.layers_per_stage is None:
-        sizes = even_split(num_layers, chunks)             # in the order that a micro-batch passes them: chunk 0 of every stage, then chunk 1, ...
-    else:
-        if len(s.layers_per_stage) != s.pp or sum(s.layers_per_stage) != num_layers:
-            return None, (Reason(code="pipeline.layers_missing", fix=f"{s.pp} counts that sum to {num_layers}",
-                                 message=f"layers_per_stage has {len(s.layers_per_stage)} entries that sum to {sum(s.layers_per_stage)}, "
-                                         f"for {s.pp} stages and {num_layers} layers"),)
-        if min(s.layers_per_stage) < s.virtual_stages:
-            return None, (Reason(code="pipeline.empty_stage",
-                                 message=f"a stage of {min(s.layers_per_stage)} layers cannot be cut into {s.virtual_stages} virtual stages",
-                                 fix=f"at least {s.virtual_stages} layers in every stage"),)
-        split = [even_split(n, s.virtual_stages) for n in s.layers_per_stage]
-        sizes = tuple(split[stage][chunk] for chunk in range(s.virtual_stages) for stage in range(s.pp))
+    per_stage = s.layers_per_stage
+    if per_stage is None:
+        per_stage = even_split(num_layers, s.pp)
+    if len(per_stage) != s.pp or sum(per_stage) != num_layers:
+        return None, (Reason(code="pipeline.layers_missing", fix=f"{s.pp} counts that sum to {num_layers}",
+                             message=f"layers_per_stage has {len(per_stage)} entries that sum to {sum(per_stage)}, "
+                                     f"for {s.pp} stages and {num_layers} layers"),)
+    if min(per_stage) < s.virtual_stages:
+        return None, (Reason(code="pipeline.empty_stage",
+                             message=f"a stage of {min(per_stage)} layers cannot be cut into {s.virtual_stages} virtual stages",
+                             fix=f"at least {s.virtual_stages} layers in every stage"),)
+    split = [even_split(n, s.virtual_stages) for n in per_stage]
+    sizes = tuple(split[stage][chunk] for chunk in range(s.virtual_stages) for stage in range(s.pp))
     return layers_by_stage(sizes, s.pp), ()
 
 
