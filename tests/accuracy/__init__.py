@@ -1,0 +1,1 @@
+"""Predictions beside published and your own measured runs: `make accuracy`."""
