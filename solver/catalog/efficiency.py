@@ -11,38 +11,38 @@ from solver.units import bytes_from_gib, seconds_from_ms, seconds_from_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmCurve:
-    """Efficiency of matrix products: shares of peak FLOP/s and of memory bandwidth, a fixed time, wave and short-k losses."""
-
-    compute: float
-    bandwidth: float
-    fixed_s: float
-    wave: float
-    short_k: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionCurve:
-    """Fused attention: share of the 16-bit peak for long sequences, forward and backward, and the length at which half of it is reached."""
+class AttentionShare:
+    """One generation of fused attention kernels in training, forward and backward, as shares of the forward rate that the device's measured kernel
+    reaches alone. Backward is for 2.5 times the FLOPs."""
 
     forward: float
     backward: float
-    half_length: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchEfficiency:
-    """What one device architecture reaches. `gemm` has "half" and, where the device has such units, "fp8" and "fp4"."""
+    """What one device architecture reaches in training, over what its devices' curves say of single operators.
+
+    narrow: rate of fp8 and fp4 products over that of the measured kernels, apart from the sustained share.
+    """
 
     name: str
     known: bool
-    sms: int
     sustained: float
     elementwise_share: float
     expected_error: float
-    gemm: Mapping[str, GemmCurve]
-    attention: Mapping[str, AttentionCurve]
+    attention: Mapping[str, AttentionShare]
     source: str
+    narrow: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceEfficiency:
+    """A device whose clock under load is far from its architecture's, or that is known less well."""
+
+    sustained: float
+    source: str
+    expected_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,7 @@ class Stack:
     selective_time: float
     selective_memory: float
     dispatch_once_per_node: bool
+    gradient_overlap: float
     source: str
 
 
@@ -105,7 +106,6 @@ class CommunicationConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelConstants:
-    hidden_behind_backward: float
     exposed_share: float
     optimizer_bandwidth_share: float
     step_overhead_s: float
@@ -151,7 +151,7 @@ class Efficiency:
 
     version: str
     archs: Mapping[str, ArchEfficiency]
-    sustained_by_device: Mapping[str, float]
+    devices: Mapping[str, DeviceEfficiency]
     stacks: Mapping[str, Stack]
     link_shares: Mapping[str, float]
     optimizers: Mapping[str, OptimizerCost]
@@ -189,7 +189,7 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
     return Efficiency(
         version=data["version"],
         archs={name: _arch(name, body) for name, body in data["arch"].items()},
-        sustained_by_device={name: body["sustained"] for name, body in data["device"].items()},
+        devices={name: DeviceEfficiency(**body) for name, body in data["device"].items()},
         stacks={name: Stack(**body) for name, body in data["stack"].items()},
         link_shares={name: body["share"] for name, body in data["link"].items()},
         optimizers={name: OptimizerCost(state_bytes=b["state_bytes"], moved_bytes=b["moved_bytes"]) for name, b in data["optimizer"].items()},
@@ -205,10 +205,5 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
 
 
 def _arch(name: str, body: Mapping[str, Any]) -> ArchEfficiency:
-    rest = {key: value for key, value in body.items() if key not in ("gemm", "attention")}
-    gemm = {}
-    for kind, given in body["gemm"].items():
-        curve = dict(given)
-        gemm[kind] = GemmCurve(fixed_s=seconds_from_us(curve.pop("fixed_us")), **curve)
-    attention = {kernel: AttentionCurve(**curve) for kernel, curve in body["attention"].items()}
-    return ArchEfficiency(name=name, known=name != "default", gemm=gemm, attention=attention, **rest)
+    attention = {kernel: AttentionShare(**share) for kernel, share in body["attention"].items()}
+    return ArchEfficiency(name=name, known=name != "default", attention=attention, **{k: v for k, v in body.items() if k != "attention"})

@@ -2,7 +2,7 @@
 from collections.abc import Mapping, Sequence
 
 from solver.cost.setting import setting
-from solver.cost.unit import SyncPiece, UnitCosts, UnitSpec
+from solver.cost.unit import SyncPiece, UnitCosts, UnitSpec, hiding_rounds
 from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.layout import Layout, StageLayout
 from solver.domain.model import LayerClass
@@ -19,7 +19,7 @@ def unit_spec(layout: Layout, stage: StageLayout) -> UnitSpec:
                     micro_batch_size=layout.micro_batch_size, micro_batches=layout.micro_batches, recompute=stage.recompute,
                     zero_stage=stage.zero_stage,
                     sequence_parallel=layout.sequence_parallel, vocabulary_parallel_loss=layout.vocabulary_parallel_loss, framework=layout.framework,
-                    shard_group=layout.shard_group)
+                    shard_group=layout.shard_group, hiding_rounds=hiding_rounds(layout.pp, layout.virtual_stages))
 
 
 def layer_counts(problem: Problem, ranges: Sequence[tuple[int, int]]) -> dict[LayerClass, int]:

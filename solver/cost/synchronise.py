@@ -1,12 +1,12 @@
 """What follows the last backward: gradient traffic that nothing hides, the optimizer step, gathering of updated weights."""
 from dataclasses import dataclass
 
-from solver.cost.collectives import all_reduce_slope
-from solver.cost.fabric import paths
+from solver.catalog.efficiency import Stack
+from solver.cost.collectives import all_reduce_s, all_reduce_slope
+from solver.cost.fabric import outermost, paths
 from solver.cost.machine import Machine
 from solver.cost.setting import Setting
 from solver.cost.unit import UnitSpec
-from solver.units import bytes_per_s_from_gb_s, seconds_from_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,16 @@ def _slowest(setting: Setting, spec: UnitSpec, ranks: int, stride: int) -> tuple
     return max(s[0] for s in slopes), max(s[1] for s in slopes)
 
 
-def traffic_s(setting: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> float:
-    """Seconds of gradient and weight traffic after backward for a holding, were none of it hidden, without the constant part.
+def traffic_s(setting: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float]:
+    """Seconds of (gradient, weight) traffic around the step for a holding, were none of it hidden, without the constant part.
 
     ZeRO-0 all-reduces gradients; ZeRO-1 reduce-scatters them and gathers weights (about 2 Psi both); ZeRO-2 scatters gradients during backward and
     gathers weights here; ZeRO-3 gathers in every micro-batch instead.
     """
     gradient, weight = setting.gradient_element, setting.activation_element
-    both = {0: 2.0 * gradient, 1: gradient + weight, 2: weight, 3: 0.0}[spec.zero_stage]
-    return both / 2.0 * (holding.dense * traffic.dense[1] + holding.experts * traffic.experts[1])
+    passes = {0: (2.0 * gradient, 0.0), 1: (gradient, weight), 2: (0.0, weight), 3: (0.0, 0.0)}[spec.zero_stage]
+    once = (holding.dense * traffic.dense[1] + holding.experts * traffic.experts[1]) / 2.0
+    return passes[0] * once, passes[1] * once
 
 
 def latency_s(spec: UnitSpec, traffic: DataTraffic) -> float:
@@ -89,10 +90,15 @@ def shard_counts(spec: UnitSpec, traffic: DataTraffic) -> tuple[float, float]:
     return float(min(limit, traffic.ranks)), float(min(limit, traffic.expert_ranks))
 
 
-def exposed_s(setting: Setting, traffic_seconds: float, backward_s: float) -> float:
-    """What of a layer's traffic shows after backward: all but what a share of one micro-batch's backward hides, and never less than a fixed share."""
-    c = setting.constants.data_parallel
-    return max(c.exposed_share * traffic_seconds, traffic_seconds - c.hidden_behind_backward * backward_s)
+def exposed_s(setting: Setting, stack: Stack, spec: UnitSpec, traffic_seconds: tuple[float, float], forward_s: float, backward_s: float) -> float:
+    """What of a layer's traffic shows: gradients hide behind the backward of what still runs, weights behind the forward of what already may.
+
+    Of both, the stack overlaps a share; the first and the last bucket never hide. `spec.hiding_rounds` micro-batches run meanwhile.
+    """
+    least = setting.constants.data_parallel.exposed_share
+    hidden = stack.gradient_overlap * spec.hiding_rounds
+    gradients, weights = traffic_seconds
+    return max(least * gradients, gradients - hidden * backward_s) + max(least * weights, weights - hidden * forward_s)
 
 
 def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
@@ -102,7 +108,5 @@ def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
     size = setting.model.vocab_size * setting.model.hidden_size / spec.tp * setting.gradient_element
     seconds = 0.0
     for name in spec.groups:
-        tier = setting.problem.cluster.group(name).tiers[-1]
-        bandwidth = bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * setting.constants.link_share(tier.name)
-        seconds = max(seconds, size / bandwidth + 2.0 * seconds_from_us(tier.latency_us))
+        seconds = max(seconds, all_reduce_s((outermost(setting.constants, setting.problem.cluster.group(name)),), size))
     return seconds

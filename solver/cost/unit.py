@@ -10,6 +10,15 @@ from solver.domain.estimate import TimeParts
 from solver.domain.model import LayerClass
 
 
+def hiding_rounds(stages: int, virtual_stages: int) -> float:
+    """Micro-batches of a stage's computation that run after a layer's last backward (or before its first forward), at most.
+
+    Without virtual stages the last micro-batch alone: 1. With v of them on p stages a chunk is done p (v - 1) chunk passes before the drain ends: p (v -
+    1) / v micro-batches.
+    """
+    return 1.0 if virtual_stages == 1 else max(1.0, stages * (virtual_stages - 1) / virtual_stages)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSpec:
     """How a stage runs: everything that its costs depend on, but not its layers and not its position."""
@@ -30,6 +39,7 @@ class UnitSpec:
     vocabulary_parallel_loss: bool
     framework: Framework | None
     shard_group: int | None = None
+    hiding_rounds: float = 1.0                             # micro-batches whose computation gradient and weight traffic may hide behind
 
     @property
     def gpus_per_replica(self) -> int:

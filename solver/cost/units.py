@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from solver.catalog.efficiency import Stack
 from solver.cost import memory, synchronise
+from solver.cost.collectives import send_s
 from solver.cost.fabric import between, nearest
 from solver.cost.machine import Machine
 from solver.cost.parts import embedding_holding, embedding_part, head_holding, head_part, holding_of, layer_part, share_of, states
@@ -91,8 +92,10 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
           head: PartCost) -> tuple[SyncPiece, float]:
     """The time after the drain, and what share of it is the optimizer step in an average stage (all layers of the model and both ends)."""
 
-    def traffic_s(holding: Holding, backward_s: float) -> float:
-        return synchronise.exposed_s(shared, synchronise.traffic_s(shared, spec, traffic, holding), backward_s)
+    stack = shared.constants.stack(spec.framework)
+
+    def traffic_s(holding: Holding, part: PartCost) -> float:
+        return synchronise.exposed_s(shared, stack, spec, synchronise.traffic_s(shared, spec, traffic, holding), part.forward_s, part.backward_s)
 
     def step_s(holding: Holding) -> float:
         return max(synchronise.optimizer_s(shared, m, spec, traffic, holding) for m in machines)
@@ -101,13 +104,13 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
     first, last, tied = embedding_holding(shared, spec), head_holding(shared, spec), _tied_holding(shared, spec)
     tied_s = synchronise.tied_gradient_s(shared, spec)
     constant = shared.constants.data_parallel.step_overhead_s
-    waits = {cls: traffic_s(holdings[cls], layers[cls].backward_s) for cls in shared.classes}
+    waits = {cls: traffic_s(holdings[cls], layers[cls]) for cls in shared.classes}
     steps = {cls: step_s(holdings[cls]) for cls in shared.classes}
-    ends_s = (traffic_s(first, embedding.backward_s) + tied_s + step_s(first), traffic_s(last, head.backward_s) + tied_s + step_s(last))
+    ends_s = (traffic_s(first, embedding) + tied_s + step_s(first), traffic_s(last, head) + tied_s + step_s(last))
     piece = SyncPiece(
         constant_s=constant + synchronise.latency_s(spec, traffic), per_layer_s={cls: waits[cls] + steps[cls] for cls in shared.classes},
         embedding_s=ends_s[0], head_s=ends_s[1],
-        shared_ends_s=2.0 * tied_s + max(0.0, traffic_s(last, head.backward_s) - traffic_s(_less(last, tied), head.backward_s)) + step_s(tied))
+        shared_ends_s=2.0 * tied_s + max(0.0, traffic_s(last, head) - traffic_s(_less(last, tied), head)) + step_s(tied))
     optimizer = constant + sum(n * steps[cls] for cls, n in shared.counts.items()) + step_s(first) + step_s(last)
     total = piece.constant_s + sum(n * piece.per_layer_s[cls] for cls, n in shared.counts.items()) + ends_s[0] + ends_s[1]
     return piece, min(1.0, optimizer / total) if total > 0.0 else 0.0
@@ -157,10 +160,10 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     for one in sender.groups:
         for other in receiver.groups:
             if one == other:
-                bandwidth, latency = nearest(constants, problem.cluster.group(one), same_node)
+                link = nearest(constants, problem.cluster.group(one), same_node)
             else:
-                bandwidth, latency = between(constants, problem.cluster, one, other, crossing)
-            slowest = max(slowest, latency + size / bandwidth)
+                link = between(constants, problem.cluster, one, other, crossing)
+            slowest = max(slowest, send_s(link, size))
     if virtual_stages == 1:
         return slowest
     hidden = min(slowest, min(part.forward_s for part in unit_costs(problem, sender).layers.values()))

@@ -173,6 +173,8 @@ class Frontier:
             yield flat_bound(self.factory.tables(flat, kinds), cutoff, self.space.constraints.max_pp), flat
         counts = list(self.space.rounds(node.choice, alike))
         if counts:
-            tables = self.factory.tables(replace(choice, schedule="interleaved", virtual_stages=2), kinds)
+            longest = replace(choice, schedule="interleaved", stages=max(p for p, _ in counts), virtual_stages=max(v for _, v in counts))
+            hidden = self.space.kinds(longest)             # gradient traffic hides best with the most stages and virtual stages: a bound for all
+            tables = self.factory.tables(replace(longest, stages=None, virtual_stages=2), hidden)
             for (stages, v), bound in zip(counts, round_bounds(tables, counts, cutoff), strict=True):
                 yield bound, replace(choice, schedule="interleaved", stages=stages, virtual_stages=v)

@@ -10,7 +10,7 @@ from itertools import combinations
 from math import lcm
 
 from solver.axes.tensor import fits_nodes, model_violations
-from solver.cost.unit import UnitSpec
+from solver.cost.unit import UnitSpec, hiding_rounds
 from solver.domain.degrees import Framework, Recompute, ScheduleName
 from solver.domain.options import Constraints
 from solver.domain.packing import tensor_groups_available
@@ -263,11 +263,11 @@ class Space:
     # ---- kinds of one choice
 
     def _spec(self, context: Context, groups: tuple[str, ...], tp: int, width: int, replicas: int, micro_batch_size: int, mode: Recompute,
-              zero_stage: int) -> UnitSpec:
+              zero_stage: int, rounds: float = 1.0) -> UnitSpec:
         return UnitSpec(groups=groups, tp=tp, cp=context.cp, ulysses=context.ulysses, dp=width, replicas=replicas, ep=context.ep, etp=context.etp,
                         micro_batch_size=micro_batch_size, micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas),
                         recompute=mode, zero_stage=zero_stage, sequence_parallel=context.sequence_parallel, vocabulary_parallel_loss=True,
-                        framework=self._framework)
+                        framework=self._framework, hiding_rounds=rounds)
 
     def probes(self, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> list[Kind]:
         """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
@@ -281,6 +281,7 @@ class Space:
     def kinds(self, choice: Choice) -> list[Kind]:
         """Every kind of stage that the choice allows, single node groups first."""
         context, alike, found = choice.context, choice.alike, []
+        rounds = hiding_rounds(choice.stages or 1, choice.virtual_stages)
         for tp in self.degrees(context):
             if alike and tp != alike.tp:
                 continue
@@ -291,7 +292,7 @@ class Space:
                     continue
                 for groups in self._group_sets(tp, context.cp * width * choice.replicas, alike is not None):
                     for mode in (alike.recompute,) if alike and alike.recompute else self.recompute_modes():
-                        spec = self._spec(context, groups, tp, width, choice.replicas, choice.micro_batch_size, mode, choice.zero_stage)
+                        spec = self._spec(context, groups, tp, width, choice.replicas, choice.micro_batch_size, mode, choice.zero_stage, rounds)
                         found.append(Kind(gpus=gpus, spec=spec))
         return found
 
