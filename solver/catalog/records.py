@@ -13,6 +13,7 @@ class DeviceEntry:
     aliases: tuple[str, ...]
     recalled_fields: tuple[str, ...]                       # figures written from memory, not looked up
     link: str                                              # row of the link tables that its fabric belongs to
+    node_link: str | None = None                           # row that joins the link domains inside a node; None: PCIe does
     pcie_gen: int | None = None
     price_source: str | None = None
     price_as_of: str | None = None

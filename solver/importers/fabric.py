@@ -42,12 +42,15 @@ def _stated(spec: NodeGroupSpec, entry: DeviceEntry, gpus_per_node: int) -> tupl
 
 
 def _inside(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_node: int) -> tuple[FabricTier, ...]:
-    """The device's own fabric, and PCIe where that does not join the whole node."""
+    """The device's own fabric, and where that does not join the whole node the link between its domains: the device's own again, or PCIe."""
     tiers = []
     size = domain_size(device, gpus_per_node, spec.nodes)
     if size > 1 and device.link_gb_s > 0:
         tiers.append(FabricTier(size=size, bandwidth_gb_s=device.link_gb_s, latency_us=link(entry.link).latency_us, name="link"))
-    if size < gpus_per_node and device.pcie_gb_s > 0:
+    if size < gpus_per_node and entry.node_link is not None:
+        row = link(entry.node_link)
+        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=row.raw_gb_s, latency_us=row.latency_us, name="intra_node"))
+    elif size < gpus_per_node and device.pcie_gb_s > 0:
         tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=_pcie(entry).latency_us, name="pcie"))
     return tuple(tiers)
 
