@@ -48,9 +48,8 @@ verify: test-install ## the checks that take minutes: many random problems, long
 bench: install ## time pricing and search; RECORD=1 writes docs/performance.md
 	@$(BIN)/python -m benchmarks $(if $(RECORD),--record docs/performance.md)
 
-accuracy: install ## compare predictions with measured runs: make accuracy DATA=runs.csv [RECORD=1]
-	@if [ -z '$(DATA)' ]; then printf 'Name the measured runs: make accuracy DATA=runs.csv\n' >&2; exit 2; fi
-	$(BIN)/python -m benchmarks.accuracy '$(DATA)' $(if $(RECORD),--record docs/accuracy.md)
+accuracy: install ## compare predictions with measured runs: [DATA=runs.csv], RECORD=1 writes docs/accuracy.md
+	@$(BIN)/python -m tests.accuracy $(if $(DATA),'$(DATA)') $(if $(RECORD),--record)
 
 lock: $(VENV)/.uv-installed ## resolve the requirements anew and pin them with hashes
 	@$(COMPILE) --upgrade --quiet requirements-install.in -o requirements-install.lock

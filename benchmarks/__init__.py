@@ -1,1 +1,1 @@
-"""How fast and how accurate, measured on request: `make bench`, `make accuracy`."""
+"""How fast, measured on request: `make bench`."""

@@ -19,18 +19,20 @@ from tests.accuracy.rows import Predict, Row
 
 LAYOUTS_OF_A_JOB = 4
 WITHIN = 0.02
+FAR = 0.20
 TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Relative errors of some rows: mean, median and 90th percentile of their size, and their signed mean."""
+    """Relative errors of some rows: mean, median and 90th percentile of their size, their signed mean, and how many exceed FAR."""
 
     rows: int
     mean: float
     median: float
     p90: float
     bias: float
+    far: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,10 @@ class Figures:
 
 def score(rows: Iterable[Row], predict: Predict = estimate) -> Figures:
     """Price all rows and compare."""
-    scored = [compare(row, found) for row, found in priced(list(rows), predict)]
+    return figures_of([compare(row, found) for row, found in priced(list(rows), predict)])
+
+
+def figures_of(scored: Sequence[Scored]) -> Figures:
     unpriced = tuple(s.row.name for s in scored if s.row.step_time_s and not s.step_time_s)
     scored = [s for s in scored if not (s.row.step_time_s and not s.step_time_s)]
     timed = [(s.row, s.step_time_error) for s in scored if s.step_time_error is not None]
@@ -153,7 +158,7 @@ def spread(errors: Sequence[float]) -> Spread | None:
         return None
     sizes = sorted(map(abs, errors))
     return Spread(rows=len(sizes), mean=statistics.fmean(sizes), median=statistics.median(sizes), p90=sizes[math.floor(0.9 * (len(sizes) - 1))],
-                  bias=statistics.fmean(errors))
+                  bias=statistics.fmean(errors), far=sum(size > FAR for size in sizes))
 
 
 def _spreads(groups: Mapping[str, Sequence[float]]) -> dict[str, Spread]:

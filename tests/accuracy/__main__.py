@@ -1,0 +1,79 @@
+"""`python -m tests.accuracy [RUNS] [--record] [--calibrate K]`: score, compare with the record, and exit 1 where a figure got worse."""
+import argparse
+import sys
+from pathlib import Path
+
+from solver.cost.version import COST_MODEL_VERSION
+from tests.accuracy import record, report
+from tests.accuracy.calibrating import Calibrated, Fitting, calibrated
+from tests.accuracy.requests import DATA
+from tests.accuracy.rows import Table, read
+from tests.accuracy.scoring import Figures, score
+
+DEFAULT = DATA / "train.csv"
+OBSERVED = 5
+SHOWN = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.accuracy", description=__doc__)
+    parser.add_argument("runs", type=Path, nargs="?", default=DEFAULT, help="measured runs, .csv or .jsonl (default: the committed ones)")
+    parser.add_argument("--record", action="store_true", help="write the figures and docs/accuracy.md anew instead of comparing")
+    parser.add_argument("--calibrate", type=int, default=OBSERVED, metavar="K", help=f"runs observed of each cluster (default {OBSERVED}; 0: none)")
+    given = parser.parse_args(arguments)
+    table = read(given.runs)
+    figures = score(table.rows)
+    tree = record.tree_of(given.runs, COST_MODEL_VERSION, table, figures, _calibrated(figures, given.calibrate))
+    for line in report.terminal(given.runs.name, tree, report.left_out().get(given.runs.stem, {})):
+        print(line)
+    failed = _list_refused(table, figures)
+    return (_record if given.record else _compare)(given.runs.stem, tree) or failed
+
+
+def _calibrated(figures: Figures, observed: int) -> Calibrated | None:
+    fit = _fitting()
+    return calibrated(figures.scored, observed, fit) if fit is not None and observed else None
+
+
+def _fitting() -> Fitting | None:
+    return None
+
+
+def _list_refused(table: Table, figures: Figures) -> int:
+    refused = [*table.refused, *((name, "no predicted step time") for name in figures.unpriced)]
+    for name, why in refused[:SHOWN]:
+        print(f"refused {name}: {why[:200]}", file=sys.stderr)
+    return 1 if refused else 0
+
+
+def _record(name: str, tree: record.Tree) -> int:
+    trees = record.recorded() | {name: tree}
+    record.write(trees)
+    trees = record.recorded()
+    report.REPORT.write_text(report.render(trees, report.left_out()))
+    print(f"wrote {record.FIGURES} and {report.REPORT}", file=sys.stderr)
+    missing = report.unexplained(trees)
+    if missing:
+        print(f"no cause is given in {DATA / 'report.toml'} for: {', '.join(missing)}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def _compare(name: str, tree: record.Tree) -> int:
+    before = record.recorded().get(name)
+    if before is None:
+        print(f"no figures of {name} are recorded: nothing to compare with", file=sys.stderr)
+        return 0
+    if before["digest"] != tree["digest"]:
+        print(f"{name} is not the file whose figures are recorded: nothing to compare with", file=sys.stderr)
+        return 0
+    changes = record.worse(before, tree)
+    if changes:
+        print(f"worse than recorded in {record.FIGURES.name} (if on purpose: make accuracy RECORD=1):", *map(report.change, changes),
+              sep="\n", file=sys.stderr)
+    else:
+        print("no figure is worse than recorded", file=sys.stderr)
+    return 1 if changes else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
