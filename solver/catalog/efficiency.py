@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from solver.catalog.collectives import Collectives, collectives
 from solver.domain.degrees import Framework
 from solver.units import bytes_from_gib, seconds_from_ms, seconds_from_us
 
@@ -99,6 +100,7 @@ class ElementwiseConstants:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationConstants:
     tensor_contention: float
+    network_share: float
     expert_share: float
     overlap_slowdown: float
     interleaved_edge_share: float
@@ -153,7 +155,7 @@ class Efficiency:
     archs: Mapping[str, ArchEfficiency]
     devices: Mapping[str, DeviceEfficiency]
     stacks: Mapping[str, Stack]
-    link_shares: Mapping[str, float]
+    collectives: Collectives
     optimizers: Mapping[str, OptimizerCost]
     compute: ComputeConstants
     elementwise: ElementwiseConstants
@@ -171,10 +173,6 @@ class Efficiency:
         """The defaults of a framework; of `default` where none is named."""
         return self.stacks[framework or "default"]
 
-    def link_share(self, tier: str) -> float:
-        """Share of the stated bandwidth that collectives reach on a fabric tier."""
-        return self.link_shares.get(tier, self.link_shares["network"])
-
 
 @functools.cache
 def efficiency() -> Efficiency:
@@ -191,7 +189,7 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
         archs={name: _arch(name, body) for name, body in data["arch"].items()},
         devices={name: DeviceEfficiency(**body) for name, body in data["device"].items()},
         stacks={name: Stack(**body) for name, body in data["stack"].items()},
-        link_shares={name: body["share"] for name, body in data["link"].items()},
+        collectives=collectives(),
         optimizers={name: OptimizerCost(state_bytes=b["state_bytes"], moved_bytes=b["moved_bytes"]) for name, b in data["optimizer"].items()},
         compute=ComputeConstants(**data["compute"]),
         elementwise=ElementwiseConstants(**data["elementwise"]),

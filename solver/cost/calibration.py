@@ -25,8 +25,8 @@ def _elementwise(constants: Efficiency, by: float) -> Efficiency:
 
 def _network(constants: Efficiency, by: float) -> Efficiency:
     """Share of the stated bandwidth between nodes that collectives achieve."""
-    shares = {name: share * by if name in ("network", "group_link") else share for name, share in constants.link_shares.items()}
-    return replace(constants, link_shares=shares)
+    communication = replace(constants.communication, network_share=constants.communication.network_share * by)
+    return replace(constants, communication=communication)
 
 
 COEFFICIENTS: tuple[Coefficient, ...] = (

@@ -1,20 +1,26 @@
-"""Collectives over a hierarchy of links: alpha-beta times per level.
+"""Collectives over a hierarchy of links: times by kind, message size, group size and placement.
 
-n ranks, S bytes, alpha seconds per hop, beta bytes per second. Levels run from the fastest link outward; a level's ranks each stand for a
-whole block of the level below, on which the message has shrunk.
+n ranks, S bytes, alpha seconds per hop, beta bytes per second as stated. Levels run from the fastest link outward; a level's ranks each stand for a
+whole block of the level below. What a link achieves of its alpha and beta, per operation, is a `Curve` of the catalogue. Levels work at the same
+time on parts of a large message, as NCCL's rings and trees do: latencies add up, of the rest the slowest level's is taken.
 """
 import math
 from dataclasses import dataclass
 
+from solver.catalog.collectives import IDEAL, Curve, LinkClass
+
+BUCKET_BYTES = float(128 << 20)                            # gradients and weights travel in buckets of about this size (Megatron-LM, FSDP layers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """`ranks` blocks joined by one kind of link."""
+    """`ranks` blocks joined by one kind of link; bandwidth and latency as stated."""
 
     ranks: float
     latency_s: float
     bandwidth_bytes_s: float
     network: bool = False                                  # between nodes, or between node groups
+    link: LinkClass = IDEAL
 
 
 Path = tuple[Level, ...]
@@ -26,60 +32,120 @@ def ring_all_reduce_s(n: float, size_bytes: float, latency_s: float, bandwidth_b
 
 
 def tree_all_reduce_s(n: float, size_bytes: float, latency_s: float, bandwidth_bytes_s: float) -> float:
-    """Double binary tree: 2 ceil(log2 n) alpha + 2 S / beta. Wins over the ring for small messages on many ranks."""
-    return 2.0 * math.ceil(math.log2(n)) * latency_s + 2.0 * size_bytes / bandwidth_bytes_s if n > 1 else 0.0
+    """Double binary tree: 2 ceil(log2 n) alpha + 2 S / beta, S / beta between two. Wins over the ring for small messages on many ranks."""
+    return 2.0 * math.ceil(math.log2(n)) * latency_s + (2.0 if n > 2 else 1.0) * size_bytes / bandwidth_bytes_s if n > 1 else 0.0
+
+
+def _wire_s(curve: Curve, level: Level, size_bytes: float) -> float:
+    """Seconds that `size_bytes` spend on a level's links, the filling of the pipeline included."""
+    seconds = size_bytes / (level.bandwidth_bytes_s * curve.achieved(level.ranks))
+    return seconds + 2.0 * math.sqrt(curve.fill_s * seconds)
+
+
+def _hops(ranks: float, rounds: float) -> float:
+    """Steps of `rounds` passes around a ring, or of a tree where that has fewer: a step of a tree is 2.5 of a ring (NCCL's tuning model: 1.9)."""
+    return rounds * min(ranks - 1.0, 2.5 * math.ceil(math.log2(ranks)))
 
 
 def all_reduce_s(path: Path, size_bytes: float) -> float:
-    """Hierarchical all-reduce: reduce-scatter inside, all-reduce across on what is left, all-gather inside; ring or tree per level, whichever is
-    faster."""
-    seconds, left = 0.0, size_bytes
-    for level in path:
-        if level.ranks > 1:
-            arguments = (level.ranks, left, level.latency_s, level.bandwidth_bytes_s)
-            seconds += min(ring_all_reduce_s(*arguments), tree_all_reduce_s(*arguments))
-            left /= level.ranks
+    """All-reduce: a ring through all ranks or a tree over the blocks of the outermost level, whichever is faster; inside one switch also its own
+    reduction.
+
+    A ring of N ranks carries 2 (N - 1) / N * S over every link that it crosses, a tree as much or S between two nodes. Where every GPU of a block has
+    its own link outward, all K of them share that. A switch that reduces moves (1 + 1 / n) S per rank.
+    """
+    ranks, hops, base, ring, tree = 1.0, 0.0, 0.0, 0.0, 0.0
+    levels = [level for level in path if level.ranks > 1]
+    for level in levels:
+        curve, lanes = level.link.all_reduce, ranks if level.link.rails else 1.0
+        ranks *= level.ranks
+        base = max(base, curve.base_s)
+        hops += _hops(level.ranks, 2.0) * curve.hop * level.latency_s
+        around = 2.0 * (ranks - 1.0) / ranks
+        ring = max(ring, _wire_s(curve, level, around * size_bytes / lanes))
+        across = 1.0 if level is levels[-1] and level.ranks == 2 and level.link.rails else around
+        tree = max(tree, _wire_s(curve, level, across * size_bytes / lanes))
+    seconds = base + hops + min(ring, tree)
+    if len(levels) == 1 and levels[0].link.switch_all_reduce is not None:
+        level, switch = levels[0], levels[0].link.switch_all_reduce
+        seconds = min(seconds, switch.base_s + switch.hop * level.latency_s + _wire_s(switch, level, (1.0 + 1.0 / level.ranks) * size_bytes))
     return seconds
 
 
 def all_gather_s(path: Path, size_bytes: float) -> float:
-    """All-gather to S bytes on every rank, or reduce-scatter from S bytes: half an all-reduce."""
-    return all_reduce_s(path, size_bytes) / 2.0
+    """All-gather to S bytes on every rank: a ring, (N - 1) / N * S over every link on the way."""
+    return _one_way_s(path, size_bytes, "all_gather")
+
+
+def reduce_scatter_s(path: Path, size_bytes: float) -> float:
+    """Reduce-scatter from S bytes on every rank: a ring, (N - 1) / N * S over every link on the way."""
+    return _one_way_s(path, size_bytes, "reduce_scatter")
+
+
+def _one_way_s(path: Path, size_bytes: float, operation: str) -> float:
+    ranks, hops, base, wire = 1.0, 0.0, 0.0, 0.0
+    for level in path:
+        if level.ranks > 1:
+            curve: Curve = level.link.all_gather if operation == "all_gather" else level.link.reduce_scatter
+            lanes = ranks if level.link.rails else 1.0
+            ranks *= level.ranks
+            base = max(base, curve.base_s)
+            hops += _hops(level.ranks, 1.0) * curve.hop * level.latency_s
+            wire = max(wire, _wire_s(curve, level, (ranks - 1.0) / ranks * size_bytes / lanes))
+    return base + hops + wire
+
+
+def scattered_all_reduce_s(path: Path, size_bytes: float) -> float:
+    """Reduce-scatter and all-gather of S bytes."""
+    return reduce_scatter_s(path, size_bytes) + all_gather_s(path, size_bytes)
 
 
 def all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> float:
-    """All-to-all of S bytes per rank: (n - 1) alpha + (n - 1) / n * S / beta, with every level's share of the traffic on its own links at once.
+    """All-to-all of S bytes per rank: (n - 1) / n * S / beta, with every level's share of the traffic on its own links at once.
 
     Of a rank's bytes, (block - inside) / n travel over a level; the slowest level decides. With `fan_out` = k copies of each element, links between
-    blocks carry one copy per distinct block: of B equally likely blocks k copies meet B (1 - (1 - 1 / B)^k).
+    blocks carry one copy per distinct block: of B equally likely blocks k copies meet B (1 - (1 - 1 / B)^k); inside their block all copies are
+    forwarded, (inside - 1) / inside of S.
     """
     ranks = math.prod(level.ranks for level in path)
-    seconds, latency, inside = 0.0, 0.0, 1.0
+    wire, base, hops, inside = 0.0, 0.0, 0.0, 1.0
     for depth, level in enumerate(path):
         block = inside * level.ranks
-        share = (block - inside) / ranks
-        if fan_out is not None and depth > 0:
-            blocks = ranks / inside
-            share *= blocks * (1.0 - (1.0 - 1.0 / blocks) ** fan_out) / fan_out
-        seconds = max(seconds, size_bytes * share / level.bandwidth_bytes_s)
-        latency += min(level.ranks - 1.0, 2.0 * math.ceil(math.log2(level.ranks))) * level.latency_s if level.ranks > 1 else 0.0
+        if level.ranks > 1:
+            curve = level.link.all_to_all
+            share = (block - inside) / ranks
+            if fan_out is not None and depth > 0:
+                blocks = ranks / inside
+                share *= blocks * (1.0 - (1.0 - 1.0 / blocks) ** fan_out) / fan_out
+            elif fan_out is not None:
+                share = (block - 1.0) / block
+            wire = max(wire, _wire_s(curve, level, size_bytes * share))
+            base = max(base, curve.base_s)
+            hops += _hops(level.ranks, 1.0) * curve.hop * level.latency_s
         inside = block
-    return seconds + latency
+    return base + hops + wire
+
+
+def send_s(level: Level, size_bytes: float) -> float:
+    """S bytes from one rank to another over one kind of link."""
+    curve = level.link.send
+    seconds = size_bytes / (level.bandwidth_bytes_s * curve.achieved(2.0))
+    return curve.base_s + curve.hop * level.latency_s + seconds + 2.0 * math.sqrt(curve.fill_s * seconds)
 
 
 def ring_pass_s(path: Path, size_bytes: float) -> float:
-    """Every rank's S bytes passed once around the whole ring (ring attention): (n - 1) (alpha + S / beta) at the slowest link on the way."""
+    """Every rank's S bytes passed once around the whole ring (ring attention): n - 1 sends at the slowest link on the way."""
     ranks = math.prod(level.ranks for level in path)
-    return max(((ranks - 1.0) * (level.latency_s + size_bytes / level.bandwidth_bytes_s) for level in path if level.ranks > 1), default=0.0)
+    return max(((ranks - 1.0) * send_s(level, size_bytes) for level in path if level.ranks > 1), default=0.0)
 
 
 def all_reduce_slope(path: Path) -> tuple[float, float]:
-    """(constant seconds, seconds per byte) of a large all-reduce: affine in the bytes, as the search needs it. A reduce-scatter or an all-gather is
-    half."""
-    constant, slope, shrunk = 0.0, 0.0, 1.0
-    for level in path:
-        if level.ranks > 1:
-            constant += 2.0 * min(level.ranks - 1.0, math.ceil(math.log2(level.ranks))) * level.latency_s
-            slope += 2.0 * (level.ranks - 1.0) / level.ranks / shrunk / level.bandwidth_bytes_s
-            shrunk *= level.ranks
-    return constant, slope
+    """(constant seconds, seconds per byte) of reduce-scatter and all-gather of large data: affine in the bytes, as the search needs it.
+
+    The slope is that of buckets of `BUCKET_BYTES`, the pipeline's filling included. Either half is half; an all-reduce without sharded states is
+    taken for the same, which is too much where a tree between two nodes or a switch would be faster.
+    """
+    if all(level.ranks <= 1 for level in path):
+        return 0.0, 0.0
+    constant = scattered_all_reduce_s(path, 0.0)
+    return constant, (scattered_all_reduce_s(path, BUCKET_BYTES) - constant) / BUCKET_BYTES

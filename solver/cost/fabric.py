@@ -1,4 +1,6 @@
 """Which links a communicator runs over: ranks of a stage, laid out with a stride, on the tiers of their node groups."""
+from dataclasses import replace
+
 from solver.catalog.efficiency import Efficiency
 from solver.cost.collectives import Level, Path
 from solver.domain.cluster import Cluster, FabricTier, NodeGroup
@@ -34,45 +36,43 @@ def paths(constants: Efficiency, cluster: Cluster, groups: tuple[str, ...], size
     found = []
     for name in groups:
         others = [between(constants, cluster, name, other, crossing=share * stride) for other in groups if other != name]
-        slowest = min(others, key=lambda pair: pair[0])
-        latency = max(pair[1] for pair in others)
-        outer = Level(ranks=across, latency_s=latency, bandwidth_bytes_s=slowest[0], network=True)
+        outer = replace(min(others, key=lambda level: level.bandwidth_bytes_s), ranks=across, latency_s=max(level.latency_s for level in others))
         found.append((*path_in_group(constants, cluster.group(name), share, stride), outer))
     return tuple(found)
 
 
-def between(constants: Efficiency, cluster: Cluster, one: str, other: str, crossing: int) -> tuple[float, float]:
-    """(bytes per second per GPU, seconds per hop) from a GPU of one group to a GPU of another.
+def between(constants: Efficiency, cluster: Cluster, one: str, other: str, crossing: int) -> Level:
+    """The link from a GPU of one group to a GPU of another, per GPU.
 
     A GPU reaches no other group faster than its own network carries: the slower of the two groups' networks, or a stated link where that is slower
     still. A total bandwidth is shared by the `crossing` GPUs that send at once.
     """
     a, b = cluster.group(one).tiers[-1], cluster.group(other).tiers[-1]
+    tier = min(a, b, key=lambda t: t.bandwidth_gb_s)
     if one == other:
-        return _speed(constants, a)
-    network = min(a.bandwidth_gb_s, b.bandwidth_gb_s)
+        return _level(constants, tier, 2)
     latency_us = max(a.latency_us, b.latency_us)
-    share = constants.link_share("group_link")
     link = cluster.link_between(one, other)
     if link is None:
-        return bytes_per_s_from_gb_s(network) * share, seconds_from_us(latency_us)
-    if link.latency_us is not None:
-        latency_us = link.latency_us
+        return _level(constants, replace(tier, name="network", latency_us=latency_us), 2)
     stated = link.bandwidth_gb_s if link.bandwidth_gb_s is not None else (link.total_bandwidth_gb_s or 0.0) / max(1, crossing)
-    return bytes_per_s_from_gb_s(min(stated, network)) * share, seconds_from_us(latency_us)
+    return _level(constants, replace(tier, name="network", bandwidth_gb_s=min(stated, tier.bandwidth_gb_s),
+                                     latency_us=latency_us if link.latency_us is None else link.latency_us), 2)
 
 
-def nearest(constants: Efficiency, group: NodeGroup, near: bool) -> tuple[float, float]:
-    """(bytes per second, seconds per hop) between neighbouring stages of one group: the widest fabric short of the network where they share it, else
-    the network."""
+def nearest(constants: Efficiency, group: NodeGroup, near: bool) -> Level:
+    """The link between neighbouring stages of one group: the widest fabric short of the network where they share it, else the network."""
     inner = [tier for tier in group.tiers if tier.name != "network"]
-    return _speed(constants, inner[-1] if near and inner else group.tiers[-1])
+    return _level(constants, inner[-1] if near and inner else group.tiers[-1], 2)
+
+
+def outermost(constants: Efficiency, group: NodeGroup) -> Level:
+    """The link between any two GPUs of a group, wherever they are."""
+    return _level(constants, group.tiers[-1], 2)
 
 
 def _level(constants: Efficiency, tier: FabricTier, ranks: float) -> Level:
-    bandwidth, latency = _speed(constants, tier)
-    return Level(ranks=ranks, latency_s=latency, bandwidth_bytes_s=bandwidth, network=tier.name == "network")
-
-
-def _speed(constants: Efficiency, tier: FabricTier) -> tuple[float, float]:
-    return bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * constants.link_share(tier.name), seconds_from_us(tier.latency_us)
+    network = tier.name == "network"
+    reached = constants.communication.network_share if network else 1.0
+    return Level(ranks=ranks, latency_s=seconds_from_us(tier.latency_us), bandwidth_bytes_s=bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * reached,
+                 network=network, link=constants.collectives.link_class(tier.link, tier.name))

@@ -163,6 +163,7 @@ class FabricTier:
     bandwidth_gb_s: Positive
     latency_us: NonNegative
     name: str                                              # link, pcie, intra_node, network
+    link: str = ""                                         # row of the link tables that it is taken for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

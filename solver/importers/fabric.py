@@ -33,12 +33,13 @@ def _stated(spec: NodeGroupSpec, entry: DeviceEntry, gpus_per_node: int) -> tupl
         return (), ()
     assumed: tuple[Assumption, ...] = ()
     latency_us = spec.intra_node.latency_us
+    row = link(entry.link)
     if latency_us is None:
-        row = link(entry.link)
         latency_us = row.latency_us
         message = f"no latency is given; {latency_us:g} us is taken, that of {row.name}"
         assumed = (Assumption(pointer="/intra_node/latency_us", message=message),)
-    return (FabricTier(size=gpus_per_node, bandwidth_gb_s=spec.intra_node.bandwidth_gb_s, latency_us=latency_us, name="intra_node"),), assumed
+    tier = FabricTier(size=gpus_per_node, bandwidth_gb_s=spec.intra_node.bandwidth_gb_s, latency_us=latency_us, name="intra_node", link=row.name)
+    return (tier,), assumed
 
 
 def _inside(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_node: int) -> tuple[FabricTier, ...]:
@@ -46,12 +47,13 @@ def _inside(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_no
     tiers = []
     size = domain_size(device, gpus_per_node, spec.nodes)
     if size > 1 and device.link_gb_s > 0:
-        tiers.append(FabricTier(size=size, bandwidth_gb_s=device.link_gb_s, latency_us=link(entry.link).latency_us, name="link"))
+        tiers.append(FabricTier(size=size, bandwidth_gb_s=device.link_gb_s, latency_us=link(entry.link).latency_us, name="link", link=entry.link))
     if size < gpus_per_node and entry.node_link is not None:
         row = link(entry.node_link)
-        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=row.raw_gb_s, latency_us=row.latency_us, name="intra_node"))
+        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=row.raw_gb_s, latency_us=row.latency_us, name="intra_node", link=row.name))
     elif size < gpus_per_node and device.pcie_gb_s > 0:
-        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=_pcie(entry).latency_us, name="pcie"))
+        row = _pcie(entry)
+        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=row.latency_us, name="pcie", link=row.name))
     return tuple(tiers)
 
 
@@ -81,4 +83,4 @@ def _network(spec: NodeGroupSpec, device: Device, gpus: int) -> tuple[FabricTier
     if latency_us is None:
         latency_us, note = usual_latency(bandwidth, "/network/latency_us")
         assumed.append(note)
-    return FabricTier(size=gpus, bandwidth_gb_s=bandwidth, latency_us=latency_us, name="network"), tuple(assumed)
+    return FabricTier(size=gpus, bandwidth_gb_s=bandwidth, latency_us=latency_us, name="network", link=usual_network(bandwidth).name), tuple(assumed)

@@ -1,12 +1,14 @@
 """Alpha-beta formulas, alone and over levels."""
 import pytest
 
+from solver.catalog.collectives import LinkClass
 from solver.cost.collectives import (
     Level,
     all_gather_s,
     all_reduce_s,
     all_reduce_slope,
     all_to_all_s,
+    reduce_scatter_s,
     ring_all_reduce_s,
     ring_pass_s,
     tree_all_reduce_s,
@@ -25,14 +27,21 @@ def test_tree_wins_for_small_messages_on_many_ranks_and_ring_for_large():
     assert ring_all_reduce_s(8, 1e9, 5e-6, 25e9) < tree_all_reduce_s(8, 1e9, 5e-6, 25e9)
 
 
-def test_hierarchical_all_reduce_shrinks_the_message_on_the_outer_level():
-    size = 1e9
-    expected = ring_all_reduce_s(8, size, 2e-6, 300e9) + ring_all_reduce_s(4, size / 8, 5e-6, 25e9)
+def test_all_reduce_over_nodes_uses_every_gpus_way_out_and_all_levels_at_once():
+    size, ranks = 1e9, 32
+    expected = 2 * 7 * 2e-6 + 2 * 3 * 5e-6 + 2 * (ranks - 1) / ranks * size / 8 / 25e9
     assert all_reduce_s((NODE, NETWORK), size) == pytest.approx(expected)
 
 
-def test_gather_and_scatter_are_half_an_all_reduce():
-    assert all_gather_s((NODE, NETWORK), 1e8) == pytest.approx(all_reduce_s((NODE, NETWORK), 1e8) / 2)
+def test_a_ring_that_shares_one_way_out_of_the_block_sends_everything_over_it():
+    """Pairs with NVLink bridges on a PCIe bus: 2 (4 - 1) / 4 S over the bus."""
+    pair = Level(ranks=2, latency_s=0.0, bandwidth_bytes_s=300e9)
+    bus = Level(ranks=2, latency_s=0.0, bandwidth_bytes_s=25e9, link=LinkClass(rails=False))
+    assert all_reduce_s((pair, bus), 1e9) == pytest.approx(1.5 * 1e9 / 25e9)
+
+
+def test_gather_and_scatter_are_half_a_ring_all_reduce():
+    assert all_gather_s((NODE,), 1e8) == reduce_scatter_s((NODE,), 1e8) == pytest.approx(all_reduce_s((NODE,), 1e8) / 2)
 
 
 def test_one_rank_costs_nothing():
@@ -42,7 +51,7 @@ def test_one_rank_costs_nothing():
 
 
 def test_all_to_all_on_one_level_by_hand():
-    assert all_to_all_s((NODE,), 8e6) == pytest.approx(min(7, 6) * 2e-6 + 7 / 8 * 8e6 / 300e9)
+    assert all_to_all_s((NODE,), 8e6) == pytest.approx(7 * 2e-6 + 7 / 8 * 8e6 / 300e9)
 
 
 def test_all_to_all_over_nodes_is_bound_by_the_network():
