@@ -59,6 +59,7 @@ class Stack:
     selective_memory: float
     dispatch_once_per_node: bool
     gradient_overlap: float
+    tensor_overlap: float
     source: str
 
 

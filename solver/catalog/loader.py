@@ -16,7 +16,7 @@ from solver.errors import Assumption
 from solver.units import GIB, MIB
 
 _ROOT = files("solver.catalog")
-_FOLDERS = ("devices", "links", "models")
+_FOLDERS = ("curves", "devices", "links", "models")
 _DEVICE_FIELDS = frozenset(f.name for f in fields(Device))
 _WHOLE = frozenset({"link_domain_gpus", "gpus_per_node", "usual"})
 

@@ -8,12 +8,13 @@ WIDEST = 1.0
 
 
 def confidence_of(setting: Setting, layout: Layout | None) -> Confidence:
-    """Expected relative error of the step time: the mean error on published runs of the least known architecture, widened for mixtures of experts
+    """Expected relative error of the step time: the mean error on published runs of the least known device, widened for mixtures of experts
     (more for fine-grained ones: nothing measured constrains them), for schedules priced by a closed form, and for several device types in one job."""
     constants = setting.constants.confidence
     names = {name for stage in layout.stages for name in stage.groups} if layout is not None else set(setting.machines)
-    archs = {setting.machines[name].arch.name: setting.machines[name].arch for name in names if name in setting.machines}
-    error = max((arch.expected_error for arch in archs.values()), default=WIDEST)
+    machines = [setting.machines[name] for name in names if name in setting.machines]
+    archs = {machine.arch.name for machine in machines}
+    error = max((machine.expected_error for machine in machines), default=WIDEST)
     moe = setting.model.moe
     if moe is not None:
         error *= constants.fine_grained_factor if moe.num_experts >= constants.fine_grained_experts else constants.moe_factor

@@ -2,8 +2,8 @@
 from dataclasses import dataclass
 
 from solver.cost.experts import expert_elementwise, expert_work
-from solver.cost.machine import Machine, attention_curve
-from solver.cost.operators import attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area
+from solver.cost.machine import Machine
+from solver.cost.operators import QUERY_BLOCK, attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area
 from solver.cost.setting import Setting
 from solver.cost.share import Share
 from solver.domain.model import Architecture, LayerClass
@@ -97,8 +97,8 @@ def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, 
     area = score_area(share.seq_len, window) / share.cp
     flops = attention_flops(share.sequences, area, heads, qk, v)
     if share.kernel != "unfused":
-        return fused_attention_s(machine.attention_flops_s, attention_curve(machine.arch, share.kernel), flops,
-                                 min(share.seq_len, window or share.seq_len))
+        return fused_attention_s(machine.attention[share.kernel], flops, keys=2.0 * area * share.cp / share.seq_len,
+                                 blocks=share.tokens * heads / QUERY_BLOCK)
     odd = constants.compute.odd_head_dim if qk % 8 else 1.0
     square = 2.0 * flops * odd / (machine.half.flops_s * machine.half.curve.compute * constants.compute.unfused_gemm_share)
     scores = score_elements(share, heads)

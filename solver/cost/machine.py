@@ -1,10 +1,12 @@
 """A node group's GPU as rates, for one workload: which peaks apply, what of them is sustained, how fast memory is."""
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from solver.catalog.efficiency import ArchEfficiency, AttentionCurve, Efficiency
+from solver.catalog.curves import DeviceCurves, curves_of
+from solver.catalog.efficiency import ArchEfficiency, Efficiency
 from solver.catalog.loader import device as catalogue_device
-from solver.cost.operators import Rate
+from solver.cost.operators import AttentionRate, Rate
 from solver.domain.cluster import Device, NodeGroup
 from solver.domain.workload import Precision, TrainingWorkload
 from solver.errors import Fault, NotCovered, UnknownName
@@ -15,18 +17,20 @@ from solver.units import bytes_from_gib, bytes_per_s_from_gb_s, flops_from_tflop
 class Machine:
     """One GPU of a node group.
 
-    linear: products of the linear layers in the workload's precision; half: attention, router and head; attention_flops_s: 16-bit peak for fused
-    attention (no sustained share); elementwise_bytes_s: effective bandwidth of memory-bound work; memory_bytes_s: the plain bandwidth.
+    linear: products of the linear layers in the workload's precision; half: attention, router and head; attention: fused attention by kernel
+    generation (no sustained share); elementwise_bytes_s: effective bandwidth of memory-bound work; memory_bytes_s: the plain bandwidth.
     """
 
     group: NodeGroup
     arch: ArchEfficiency
     linear: Rate
     half: Rate
-    attention_flops_s: float
+    attention: Mapping[str, AttentionRate]
     elementwise_bytes_s: float
     memory_bytes_s: float
     capacity_bytes: float
+    measured: bool                                         # operator times of this device are measured, not scaled from another's
+    expected_error: float                                  # of a step time, at least
 
 
 def matmul_tflops(device: Device, precision: Precision, fp4_over_fp8: float) -> float:
@@ -53,34 +57,54 @@ def matmul_tflops(device: Device, precision: Precision, fp4_over_fp8: float) -> 
 def machine(constants: Efficiency, group: NodeGroup, workload: TrainingWorkload) -> Machine:
     """The GPU of a node group as this workload sees it; `speed_factor` scales compute and memory, a power cap the clocks."""
     device, arch = group.device, constants.arch(group.device.arch)
+    known = device.based_on or device.name
+    curves, own = curves_of(known, device.arch), constants.devices.get(known)
     clock = group.speed_factor * _power_share(device, constants)
-    sustained = constants.sustained_by_device.get(device.based_on or device.name, arch.sustained) * clock
+    sustained = (own.sustained if own else arch.sustained) * clock
     bandwidth = bytes_per_s_from_gb_s(device.memory_bandwidth_gb_s) * group.speed_factor
-    fp4_over_fp8 = constants.compute.fp4_over_fp8_peak
-    half_peak = flops_from_tflops(matmul_tflops(device, "fp16" if workload.precision == "fp16" else "bf16", fp4_over_fp8))
-    half = Rate(flops_s=half_peak * sustained, bandwidth_bytes_s=bandwidth, curve=arch.gemm["half"], sms=arch.sms, element_bytes=2.0,
-                misaligned=constants.compute.misaligned)
-    if workload.precision == "fp32":
-        half_peak = flops_from_tflops(matmul_tflops(device, "fp32", fp4_over_fp8)) * constants.compute.fp32_share / arch.gemm["half"].compute
-        wide = half_peak / flops_from_tflops(matmul_tflops(device, "bf16", fp4_over_fp8))
-        half = Rate(flops_s=half_peak * clock, bandwidth_bytes_s=bandwidth, curve=arch.gemm["half"], sms=arch.sms, element_bytes=4.0,
-                    k_scale=min(1.0, wide))
-    return Machine(group=group, arch=arch, linear=_linear(constants, group, workload, half, sustained), half=half,
-                   attention_flops_s=half_peak * clock,
+    half = _half(constants, device, workload, curves, bandwidth, sustained if workload.precision != "fp32" else clock)
+    return Machine(group=group, arch=arch, linear=_linear(constants, device, workload, curves, half, arch.narrow * sustained), half=half,
+                   attention=_attention(arch, curves, _half_peak(constants, device, workload) * clock),
                    elementwise_bytes_s=bandwidth * arch.elementwise_share, memory_bytes_s=bandwidth,
-                   capacity_bytes=bytes_from_gib(device.capacity_gib))
+                   capacity_bytes=bytes_from_gib(device.capacity_gib), measured=curves.measured,
+                   expected_error=max(own.expected_error if own else 0.0, arch.expected_error, curves.expected_error))
 
 
-def _linear(constants: Efficiency, group: NodeGroup, workload: TrainingWorkload, half: Rate, sustained: float) -> Rate:
+def _half_peak(constants: Efficiency, device: Device, workload: TrainingWorkload) -> float:
+    """Peak FLOP/s of what is not in a narrow format: 16 bit, or fp32 on the SIMT units."""
+    precision: Precision = workload.precision if workload.precision in ("fp16", "fp32") else "bf16"
+    return flops_from_tflops(matmul_tflops(device, precision, constants.compute.fp4_over_fp8_peak))
+
+
+def _half(constants: Efficiency, device: Device, workload: TrainingWorkload, curves: DeviceCurves, bandwidth: float, share: float) -> Rate:
+    curve, peak = curves.gemm["half"], _half_peak(constants, device, workload)
+    if workload.precision != "fp32":
+        return Rate(flops_s=peak * share, bandwidth_bytes_s=bandwidth, curve=curve, sms=curves.sms, element_bytes=2.0,
+                    misaligned=constants.compute.misaligned)
+    peak *= constants.compute.fp32_share / curve.compute
+    wide = peak / flops_from_tflops(matmul_tflops(device, "bf16", constants.compute.fp4_over_fp8_peak))
+    return Rate(flops_s=peak * share, bandwidth_bytes_s=bandwidth, curve=curve, sms=curves.sms, element_bytes=4.0, output_bytes=4.0,
+                k_scale=min(1.0, wide))
+
+
+def _linear(constants: Efficiency, device: Device, workload: TrainingWorkload, curves: DeviceCurves, half: Rate, share: float) -> Rate:
+    """The narrow format that the workload asks for and the device has a unit and a curve for; `half` otherwise."""
     kind = {"fp8": "fp8", "nvfp4": "fp4"}.get(workload.precision)
-    curves = constants.arch(group.device.arch).gemm
-    if kind == "fp4" and ("fp4" not in curves or not group.device.fp4_tflops):
+    if kind == "fp4" and ("fp4" not in curves.gemm or not device.fp4_tflops):
         kind = "fp8"
-    if kind is None or kind not in curves or not group.device.fp8_tflops:
+    if kind is None or kind not in curves.gemm or not device.fp8_tflops:
         return half
-    peak = matmul_tflops(group.device, "nvfp4" if kind == "fp4" else "fp8", constants.compute.fp4_over_fp8_peak)
-    return Rate(flops_s=flops_from_tflops(peak) * sustained, bandwidth_bytes_s=half.bandwidth_bytes_s, curve=curves[kind], sms=half.sms,
+    peak = matmul_tflops(device, "nvfp4" if kind == "fp4" else "fp8", constants.compute.fp4_over_fp8_peak)
+    return Rate(flops_s=flops_from_tflops(peak) * share, bandwidth_bytes_s=half.bandwidth_bytes_s, curve=curves.gemm[kind], sms=half.sms,
                 element_bytes=1.0, misaligned=constants.compute.misaligned)
+
+
+def _attention(arch: ArchEfficiency, curves: DeviceCurves, peak_flops_s: float) -> Mapping[str, AttentionRate]:
+    """Every kernel generation of the architecture: the measured kernel's shape, with forward and backward shares of its rate in training."""
+    curve = curves.attention
+    waiting = 2.0 * curve.imbalance * curves.sms           # a causal sequence's last block is twice the mean one
+    return {name: AttentionRate(flops_s=peak_flops_s, forward=curve.forward * share.forward, backward=curve.forward * share.backward,
+                                half_length=curve.half_length, waiting=waiting, fixed_s=curve.fixed_s) for name, share in arch.attention.items()}
 
 
 def _power_share(device: Device, constants: Efficiency) -> float:
@@ -108,8 +132,3 @@ def attention_kernel(constants: Efficiency, arch: ArchEfficiency, workload: Trai
     while wanted not in arch.attention:
         wanted = {"flash_3": "flash_2", "flash_2": "flash_1"}.get(wanted, next(iter(arch.attention)))
     return wanted
-
-
-def attention_curve(arch: ArchEfficiency, kernel: str) -> AttentionCurve:
-    """The efficiency curve of a fused kernel on an architecture."""
-    return arch.attention[kernel]

@@ -1,17 +1,18 @@
 """Times of single operators on one GPU: matrix product, attention core, elementwise bytes. Rooflines with fitted efficiency."""
 from dataclasses import dataclass
 
-from solver.catalog.efficiency import AttentionCurve, GemmCurve
+from solver.catalog.curves import GemmCurve
 
 TILE = 128                                                 # rows and columns of the output tile that one multiprocessor computes
+QUERY_BLOCK = 128                                          # queries of one head that one multiprocessor takes at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """How fast one GPU multiplies in one precision.
 
-    flops_s: dense peak times the sustained share (FLOP/s); bandwidth_bytes_s: memory; k_scale: this peak over the one that `curve.short_k` was fitted
-    at.
+    flops_s: dense peak times the sustained share (FLOP/s); bandwidth_bytes_s: memory; element_bytes: of the two factors, output_bytes: of the
+    product; k_scale: this peak over the one that `curve.short_k` was fitted at.
     """
 
     flops_s: float
@@ -19,6 +20,7 @@ class Rate:
     curve: GemmCurve
     sms: int
     element_bytes: float
+    output_bytes: float = 2.0
     k_scale: float = 1.0
     misaligned: float = 1.0
 
@@ -27,7 +29,8 @@ def gemm_s(rate: Rate, m: float, n: float, k: float, copies: float = 1.0) -> flo
     """Seconds of `copies` products (m x k) by (k x n) launched together.
 
     max(2 m n k / (flops * e) * (1 + c * SM / tiles) * (1 + k0 / k) * align, bytes / (bandwidth * e_b)) + t0, tiles = (m / 128) (n / 128) over all
-    copies. Fitted to isolated GEMMs with m >= 512; below that, and for fp8, single shapes miss by 25 % and more. `align`: n or k no multiple of 128.
+    copies. Written out, the first is 2 (m n + c SM 128^2 / copies) (k + k0) / (flops * e), so time grows in m, n and k. Waves are averaged over:
+    single shapes miss by 5 to 10 % (median), by 15 to 25 % at worst (p90), more below m = 128. `align`: n or k no multiple of 128.
     """
     if m <= 0 or n <= 0 or k <= 0 or copies <= 0:
         return 0.0
@@ -36,7 +39,7 @@ def gemm_s(rate: Rate, m: float, n: float, k: float, copies: float = 1.0) -> flo
     align = rate.misaligned if n % TILE or k % TILE else 1.0
     losses = (1.0 + curve.wave * rate.sms / tiles) * (1.0 + curve.short_k * rate.k_scale / k) * align
     compute = copies * 2.0 * m * n * k / (rate.flops_s * curve.compute) * losses
-    moved = copies * rate.element_bytes * (m * k + k * n + m * n) / (rate.bandwidth_bytes_s * curve.bandwidth)
+    moved = copies * (rate.element_bytes * (m * k + k * n) + rate.output_bytes * m * n) / (rate.bandwidth_bytes_s * curve.bandwidth)
     return max(compute, moved) + curve.fixed_s
 
 
@@ -52,14 +55,33 @@ def attention_flops(batch: float, area: float, heads: float, qk_dim: float, v_di
     return 2.0 * batch * heads * area * (qk_dim + v_dim)
 
 
-def fused_attention_s(peak_flops_s: float, curve: AttentionCurve, flops: float, seq_len: float) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionRate:
+    """How fast one GPU runs one generation of fused attention.
+
+    flops_s: 16-bit peak; forward, backward: share of it that long sequences reach; half_length: keys per query at which work per token equals work
+    per score; waiting: query blocks that the longest block's time is worth, over all multiprocessors.
+    """
+
+    flops_s: float
+    forward: float
+    backward: float
+    half_length: float
+    waiting: float
+    fixed_s: float
+
+
+def fused_attention_s(rate: AttentionRate, flops: float, keys: float, blocks: float) -> tuple[float, float]:
     """Seconds (forward, backward) of a fused attention core of `flops` forward FLOPs.
 
-    Efficiency e_inf * s / (s + s_h), apart for forward and backward (2.5 times the FLOPs). `peak_flops_s` is the 16-bit peak without the sustained
-    share. Wrong by tens of percent between kernel releases of one generation.
+    flops / (peak * e) * (1 + s_h / keys + waiting / blocks) + t0, apart for forward and backward (2.5 times the FLOPs). keys: s of a causal sequence,
+    2 area / s under a window; blocks: 128-query blocks over all heads and sequences. Every term grows in batch, heads and length. The forward shape
+    is fitted to isolated kernels with heads 128 wide (median 2 to 5 %); kernel releases of one generation differ by tens of percent.
     """
-    share = seq_len / (seq_len + curve.half_length)
-    return flops / (peak_flops_s * curve.forward * share), 2.5 * flops / (peak_flops_s * curve.backward * share)
+    if flops <= 0 or keys <= 0 or blocks <= 0:
+        return 0.0, 0.0
+    work = flops / rate.flops_s * (1.0 + rate.half_length / keys + rate.waiting / blocks)
+    return work / rate.forward + rate.fixed_s, 2.5 * work / rate.backward + rate.fixed_s
 
 
 def elementwise_s(size_bytes: float, bandwidth_bytes_s: float) -> float:

@@ -4,6 +4,7 @@ from importlib.resources import files
 
 import pytest
 
+from solver.catalog.curves import curves_of
 from solver.catalog.efficiency import efficiency, efficiency_of
 from solver.catalog.loader import devices
 from solver.domain.degrees import Framework
@@ -13,7 +14,7 @@ DATA = tomllib.loads(files("solver.catalog").joinpath("efficiency.toml").read_te
 
 
 def test_every_block_names_its_source():
-    for table in ("arch", "device", "stack", "link", "optimizer"):
+    for table in ("arch", "device", "stack", "optimizer"):
         assert all(block["source"] for block in DATA[table].values()), table
 
 
@@ -23,15 +24,23 @@ def test_every_framework_and_optimizer_has_constants():
 
 
 def test_devices_with_clocks_of_their_own_are_in_the_catalogue():
-    assert set(efficiency().sustained_by_device) <= {d.name for d in devices()}
+    assert set(efficiency().devices) <= {d.name for d in devices()}
 
 
 @pytest.mark.parametrize("name", sorted(efficiency().archs))
-def test_sustained_products_stay_below_the_peak(name):
+def test_shares_in_training_stay_within_what_operators_reach_alone(name):
     arch = efficiency().arch(name)
-    assert all(0.0 < curve.compute * arch.sustained < 1.0 for curve in arch.gemm.values())
-    assert all(0.0 < curve.backward <= curve.forward < 1.0 for curve in arch.attention.values())
+    assert 0.0 < arch.sustained <= 1.0
+    assert all(0.0 < share.backward <= share.forward <= 1.0 for share in arch.attention.values())
     assert 0.0 < arch.expected_error < 1.0
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+def test_sustained_products_stay_below_the_peak(device):
+    arch = efficiency().arch(device.arch)
+    curves = curves_of(device.name, device.arch)
+    assert 0.0 < curves.gemm["half"].compute * arch.sustained < 1.0
+    assert all(0.0 < curve.compute * arch.sustained * arch.narrow < 1.0 for kind, curve in curves.gemm.items() if kind != "half")
 
 
 def test_an_unknown_architecture_takes_the_default_and_says_so():

@@ -1,18 +1,17 @@
 """Rooflines of single operators."""
-from dataclasses import replace
-
 import pytest
 
-from solver.catalog.efficiency import efficiency
-from solver.cost.operators import Rate, attention_flops, fused_attention_s, gemm_s, score_area
+from solver.catalog.curves import measured_curves
+from solver.cost.operators import AttentionRate, Rate, attention_flops, fused_attention_s, gemm_s, score_area
 
-RATE = Rate(flops_s=312e12, bandwidth_bytes_s=2039e9, curve=efficiency().arch("ampere").gemm["half"], sms=108, element_bytes=2.0, misaligned=1.15)
+RATE = Rate(flops_s=312e12, bandwidth_bytes_s=2039e9, curve=measured_curves()["a100"].gemm["half"], sms=108, element_bytes=2.0, misaligned=1.15)
+CORE = AttentionRate(flops_s=312e12, forward=0.6, backward=0.4, half_length=1000.0, waiting=100.0, fixed_s=0.0)
 
 
 def test_large_product_runs_near_its_compute_share():
     m = n = k = 8192
     ideal = 2.0 * m * n * k / (312e12 * RATE.curve.compute)
-    assert ideal < gemm_s(RATE, m, n, k) < 1.05 * ideal
+    assert ideal < gemm_s(RATE, m, n, k) < 1.1 * ideal
 
 
 def test_skinny_product_is_bound_by_memory():
@@ -48,7 +47,17 @@ def test_attention_flops_of_a_causal_sequence():
 
 
 def test_attention_reaches_half_its_share_at_the_half_length():
-    curve = replace(efficiency().arch("ampere").attention["flash_2"], half_length=1000.0)
-    long, _ = fused_attention_s(312e12, curve, 1e12, 1e9)
-    short, _ = fused_attention_s(312e12, curve, 1e12, 1000.0)
+    long, _ = fused_attention_s(CORE, 1e12, keys=1e9, blocks=1e9)
+    short, _ = fused_attention_s(CORE, 1e12, keys=1000.0, blocks=1e9)
     assert short == pytest.approx(2 * long, rel=1e-4)
+
+
+def test_attention_waits_for_its_longest_block():
+    full, _ = fused_attention_s(CORE, 1e12, keys=1e9, blocks=1e9)
+    few, _ = fused_attention_s(CORE, 1e12, keys=1e9, blocks=50.0)
+    assert few == pytest.approx(3 * full, rel=1e-4)
+
+
+def test_backward_has_two_and_a_half_times_the_operations():
+    forward, backward = fused_attention_s(CORE, 1e12, keys=4096.0, blocks=4096.0)
+    assert backward == pytest.approx(2.5 * 0.6 / 0.4 * forward)

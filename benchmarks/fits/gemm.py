@@ -1,0 +1,118 @@
+"""Fits matrix-product curves to gemm.csv, per device and precision: `python -m benchmarks.fits.gemm [DIRECTORY]` prints the catalogue's blocks."""
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.fits.least_squares import Floats, Parameter, fitted, held_out, spread
+from benchmarks.fits.tables import COMMITTED, CURVES, block, device_of, directory_given, rounded, rows
+from solver.catalog.curves import Fit, GemmCurve
+from solver.cost.operators import Rate, gemm_s
+from solver.units import bytes_per_s_from_gb_s, flops_from_tflops, seconds_from_ms, seconds_from_us
+
+KINDS = {"bfloat16": "half", "fp8": "fp8", "fp8_block": "fp8_block"}
+LARGE = 512                                                # rows (m) of a product of training size
+SMALL_WEIGHT = 0.3                                         # of a row below that
+FOLDS = 5                                                  # (n, k) shapes are held out together, two or more at a time
+_SHARED = (Parameter(name="compute", start=0.85, lowest=0.1, highest=1.0),
+           Parameter(name="bandwidth", start=0.75, lowest=0.1, highest=1.0, sigma=0.2),
+           Parameter(name="fixed_us", start=4.0, lowest=0.1, highest=60.0, sigma=0.7),
+           Parameter(name="wave", start=0.15, lowest=1e-3, highest=5.0, sigma=0.7),
+           Parameter(name="short_k", start=150.0, lowest=1.0, highest=3000.0, sigma=0.7))
+_CAST = Parameter(name="cast_bytes", start=6.0, lowest=0.01, highest=40.0, sigma=0.7)
+_FLOOR = Parameter(name="floor_us", start=100.0, lowest=10.0, highest=400.0)
+PARAMETERS = {"half": _SHARED, "fp8": (*_SHARED, _CAST), "fp8_block": (*_SHARED, _CAST, _FLOOR)}
+SOURCE = "gemm.csv: isolated products of {kernel}, aiconfigurator-core 0.12.0 (Apache-2.0)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One device's products in one precision: m, n, k, seconds."""
+
+    gpu: str
+    kind: str
+    kernel: str
+    shapes: tuple[tuple[float, float, float], ...]
+    seconds: Floats
+
+    @property
+    def large(self) -> np.ndarray:
+        """Which rows are of training size."""
+        return np.array([m >= LARGE for m, _, _ in self.shapes])
+
+    @property
+    def folds(self) -> np.ndarray:
+        """Which fold holds a row out, by its (n, k)."""
+        weights = sorted({(n, k) for _, n, k in self.shapes})
+        return np.array([weights.index((n, k)) % FOLDS for _, n, k in self.shapes])
+
+
+def tables(directory: Path = COMMITTED) -> list[Table]:
+    """gemm.csv by device and precision, in the file's order."""
+    found: defaultdict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
+    for row in rows(directory, "gemm.csv"):
+        found[row["gpu"], KINDS[row["dtype"]], row["kernel"]].append(row)
+    return [Table(gpu=gpu, kind=kind, kernel=kernel, shapes=tuple((float(r["m"]), float(r["n"]), float(r["k"])) for r in given),
+                  seconds=np.array([seconds_from_ms(float(r["latency_ms"])) for r in given])) for (gpu, kind, kernel), given in found.items()]
+
+
+def rate_of(table: Table, curve: GemmCurve) -> Rate:
+    """The idle device at its peak: isolated products do not throttle it."""
+    device = device_of(table.gpu)
+    half = device.bf16_tflops or device.fp16_tflops or 0.0
+    peak, size = (half, 2.0) if table.kind == "half" else (device.fp8_tflops or half, 1.0)
+    return Rate(flops_s=flops_from_tflops(peak), bandwidth_bytes_s=bytes_per_s_from_gb_s(device.memory_bandwidth_gb_s), curve=curve,
+                sms=CURVES[table.gpu][2], element_bytes=size)
+
+
+def measured_call_s(rate: Rate, shape: tuple[float, float, float]) -> float:
+    """What one call of the table takes: the product, after quantising its first operand, and no less than its host code."""
+    m, n, k = shape
+    return max(gemm_s(rate, m, n, k) + rate.curve.cast_bytes * m * k / rate.bandwidth_bytes_s, rate.curve.floor_s)
+
+
+def curve_of(figures: Mapping[str, float]) -> GemmCurve:
+    """A curve from named figures, times in microseconds."""
+    return GemmCurve(**{(key.removesuffix("_us") + "_s" if key.endswith("_us") else key): (seconds_from_us(value) if key.endswith("_us") else value)
+                        for key, value in figures.items()})
+
+
+def log_errors(table: Table, curve: GemmCurve, chosen: Floats | None = None) -> Floats:
+    """Log of predicted over measured, of the rows numbered in `chosen` (all by default)."""
+    rate = rate_of(table, curve)
+    numbers = range(len(table.shapes)) if chosen is None else [int(i) for i in chosen]
+    return np.array([np.log(measured_call_s(rate, table.shapes[i]) / table.seconds[i]) for i in numbers])
+
+
+def fit(table: Table) -> tuple[dict[str, float], Fit]:
+    """The curve's figures and how well they do, every row predicted by a fit without its (n, k)."""
+    parameters = PARAMETERS[table.kind]
+    weights = np.where(table.large, 1.0, SMALL_WEIGHT)
+
+    def curve(values: Floats) -> GemmCurve:
+        return curve_of({p.name: float(v) for p, v in zip(parameters, values, strict=True)})
+
+    def without(chosen: Floats) -> Floats:
+        return fitted(parameters, lambda values: log_errors(table, curve(values), chosen), weights[chosen])
+
+    errors = held_out(without, lambda values, chosen: log_errors(table, curve(values), chosen), table.folds)
+    values = without(np.arange(len(table.shapes)))
+    (median, p90), (large_median, large_p90) = spread(errors), spread(errors[table.large])
+    ms, weights_shapes = sorted({m for m, _, _ in table.shapes}), {(n, k) for _, n, k in table.shapes}
+    widths = [w for shape in weights_shapes for w in shape]
+    shapes = f"m {', '.join(f'{m:.0f}' for m in ms)}; {len(weights_shapes)} pairs (n, k) from {min(widths):.0f} to {max(widths):.0f}"
+    return ({p.name: rounded(float(v)) for p, v in zip(parameters, values, strict=True)},
+            Fit(source=SOURCE.format(kernel=table.kernel), shapes=shapes, rows=len(table.shapes), median=rounded(median), p90=rounded(p90),
+                large_median=rounded(large_median), large_p90=rounded(large_p90)))
+
+
+def blocks(directory: Path) -> Iterator[str]:
+    for table in tables(directory):
+        yield f"\n# curves/{CURVES[table.gpu][0]}.toml"
+        yield from block(f"gemm.{table.kind}", *fit(table))
+
+
+if __name__ == "__main__":
+    print("\n".join(blocks(directory_given(__doc__ or ""))))
