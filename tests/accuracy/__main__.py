@@ -20,14 +20,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("runs", type=Path, nargs="?", default=DEFAULT, help="measured runs, .csv or .jsonl (default: the committed ones)")
     parser.add_argument("--record", action="store_true", help="write the figures and docs/accuracy.md anew instead of comparing")
     parser.add_argument("--calibrate", type=int, default=OBSERVED, metavar="K", help=f"runs observed of each cluster (default {OBSERVED}; 0: none)")
+    parser.add_argument("--figures", type=Path, default=record.FIGURES, help="the record (default: figures.toml of this package)")
+    parser.add_argument("--report", type=Path, default=report.REPORT, help="the page that --record writes (default: docs/accuracy.md)")
     given = parser.parse_args(arguments)
     table = read(given.runs)
     figures = score(table.rows)
     tree = record.tree_of(given.runs, COST_MODEL_VERSION, table, figures, _calibrated(figures, given.calibrate))
-    for line in report.terminal(given.runs.name, tree, report.left_out().get(given.runs.stem, {})):
+    for line in report.terminal(given.runs.name, tree, report.left_out_of(given.runs.stem, report.left_out())):
         print(line)
     failed = _list_refused(table, figures)
-    return (_record if given.record else _compare)(given.runs.stem, tree) or failed
+    done = _record(given.runs.stem, tree, given.figures, given.report) if given.record else _compare(given.runs.stem, tree, given.figures)
+    return done or failed
 
 
 def _calibrated(figures: Figures, observed: int) -> Calibrated | None:
@@ -46,20 +49,19 @@ def _list_refused(table: Table, figures: Figures) -> int:
     return 1 if refused else 0
 
 
-def _record(name: str, tree: record.Tree) -> int:
-    trees = record.recorded() | {name: tree}
-    record.write(trees)
-    trees = record.recorded()
-    report.REPORT.write_text(report.render(trees, report.left_out()))
-    print(f"wrote {record.FIGURES} and {report.REPORT}", file=sys.stderr)
+def _record(name: str, tree: record.Tree, figures: Path, page: Path) -> int:
+    record.write(record.recorded(figures) | {name: tree}, figures)
+    trees = record.recorded(figures)
+    page.write_text(report.render(trees, report.left_out()))
+    print(f"wrote {figures} and {page}", file=sys.stderr)
     missing = report.unexplained(trees)
     if missing:
         print(f"no cause is given in {DATA / 'report.toml'} for: {', '.join(missing)}", file=sys.stderr)
     return 1 if missing else 0
 
 
-def _compare(name: str, tree: record.Tree) -> int:
-    before = record.recorded().get(name)
+def _compare(name: str, tree: record.Tree, figures: Path) -> int:
+    before = record.recorded(figures).get(name)
     if before is None:
         print(f"no figures of {name} are recorded: nothing to compare with", file=sys.stderr)
         return 0
@@ -68,7 +70,7 @@ def _compare(name: str, tree: record.Tree) -> int:
         return 0
     changes = record.worse(before, tree)
     if changes:
-        print(f"worse than recorded in {record.FIGURES.name} (if on purpose: make accuracy RECORD=1):", *map(report.change, changes),
+        print(f"worse than recorded in {figures.name} (if on purpose: make accuracy RECORD=1):", *map(report.change, changes),
               sep="\n", file=sys.stderr)
     else:
         print("no figure is worse than recorded", file=sys.stderr)

@@ -80,12 +80,12 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def recorded(path: Path = FIGURES) -> Tree:
+def recorded(path: Path) -> Tree:
     """By name of the file of measured runs, without its ending."""
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
-def write(trees: Mapping[str, Tree], path: Path = FIGURES) -> None:
+def write(trees: Mapping[str, Tree], path: Path) -> None:
     path.write_text(HEAD + "".join("\n".join(_toml(tree, (name,))) + "\n" for name, tree in sorted(trees.items())))
 
 

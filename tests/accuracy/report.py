@@ -1,6 +1,6 @@
 """`docs/accuracy.md` from recorded figures, and the same at a terminal."""
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -13,6 +13,7 @@ REPORT = HERE.parents[1] / "docs" / "accuracy.md"
 LEFT_OUT = HERE / "left_out.toml"
 FAR_ROWS = 10                                              # so many rows off by more than 20 % ask for a cause
 
+ERRORS = "runs | mean | median | 90th percentile | bias | over 20 %"
 COUNTERS = {"allocated": "counters of allocated bytes", "other": "other counters (reserved, whole device)"}
 
 
@@ -21,17 +22,26 @@ def words() -> Tree:
 
 
 def left_out() -> Tree:
-    """Figures of sources left out of the fit, as the fit wrote them, by file of runs: `over_groups`, `over_sources`, `source.<name>.mean`."""
+    """Mean errors of sources left out of the fit, as the fit wrote them: `over_groups`, `over_sources`, `source.<name>`, and `runs`: whose."""
     return tomllib.loads(LEFT_OUT.read_text()) if LEFT_OUT.exists() else {}
 
 
-def render(trees: Mapping[str, Tree], unfitted: Mapping[str, Tree]) -> str:
+def left_out_of(name: str, unfitted: Tree) -> Tree:
+    """The same where it is of this file of runs."""
+    return unfitted if unfitted.get("runs") == name else {}
+
+
+def render(trees: Mapping[str, Tree], unfitted: Tree) -> str:
     """The page. `trees` and `unfitted` are the contents of figures.toml and left_out.toml."""
     titles, causes = words()["titles"], words()["causes"]
     names = sorted(trees, key=lambda name: -trees[name]["rows"])
     observed = {tree["calibrated"]["observed"] for tree in trees.values() if "calibrated" in tree}
-    sections = "\n".join("\n".join(section(titles.get(name, name), trees[name], unfitted.get(name, {}))) for name in names)
-    columns = {titles.get(name, name): dict(summary(trees[name], unfitted.get(name, {}))) for name in names}
+    apart = {name: left_out_of(name, unfitted) for name in names}
+    above: list[str] = []
+    sections = ""
+    for name in names:
+        sections += f"## {titles.get(name, name)}\n\n" + "\n".join(section(trees[name], apart[name], above)) + "\n"
+    columns = {titles.get(name, name): dict(summary(trees[name], apart[name])) for name in names}
     return Template((HERE / "report.md").read_text()).substitute(
         headline="\n".join(headline(columns)), sections=sections, observed=" or ".join(map(str, sorted(observed))) or "some",
         causes="\n".join(f"- **{title_of(s)}**: {causes.get(s, 'no cause is known')}" for s in needing_cause(trees)) or "There is none.")
@@ -99,24 +109,35 @@ def _regret(tree: Tree, what: str) -> Iterator[tuple[str, str]]:
         yield f"{what}: mean; worst", f"{percent(found['mean'])}; {percent(found['worst'])}"
 
 
-def section(title: str, tree: Tree, apart: Tree) -> Iterator[str]:
-    """Tables by source and by device."""
-    yield f"## {title}\n"
+def section(tree: Tree, apart: Tree, above: list[str]) -> Iterator[str]:
+    """Tables by source and by device, without the lines that stand `above` already; adds its own to these."""
     if apart and apart.get("cost_model", tree["cost_model"]) != tree["cost_model"]:
         yield f"Left-out figures are of cost model {apart['cost_model']}, the others of {tree['cost_model']}.\n"
-    yield "| source | runs | mean | median | 90th percentile | bias | over 20 % | left out | calibrated: before, after |"
-    yield f"|---|{'--:|' * 8}"
+    if above:
+        yield "Sources and devices that are not listed are as above.\n"
+    yield from _new(by_source(tree, apart), above, f"| source | {ERRORS} | left out | calibrated: before, after |")
+    yield from _new(by_device(tree), above, f"| device | {ERRORS} |")
+
+
+def _new(lines: Iterable[str], above: list[str], header: str) -> Iterator[str]:
+    found = [line for line in lines if line not in above]
+    above += found
+    if found:
+        yield from (header, f"|---|{'--:|' * (header.count('|') - 2)}", *found, "")
+
+
+def by_source(tree: Tree, apart: Tree) -> Iterator[str]:
     calibrated = tree.get("calibrated", {"before": {"source": {}}, "after": {"source": {}}})
     for name, found in sorted(tree.get("source", {}).items(), key=lambda item: -item[1]["mean"]):
-        unfitted = apart.get("source", {}).get(name)
+        unfitted = apart.get("source", {}).get(name)           # not there for sources that the fit does not use
         before, after = (calibrated[state]["source"].get(name) for state in ("before", "after"))
-        yield (f"| {title_of(name)} | {_cells(found)} | {percent(unfitted['mean']) if unfitted else ''} | "
+        yield (f"| {title_of(name)} | {_cells(found)} | {'' if unfitted is None else percent(unfitted)} | "
                f"{percent(before['mean']) + ', ' + percent(after['mean']) if before and after else ''} |")
-    yield "\n| device | runs | mean | median | 90th percentile | bias | over 20 % |"
-    yield f"|---|{'--:|' * 6}"
+
+
+def by_device(tree: Tree) -> Iterator[str]:
     for name, found in tree.get("device", {}).items():
         yield f"| {name} | {_cells(found)} |"
-    yield ""
 
 
 def _cells(found: Mapping[str, Any]) -> str:
