@@ -32,7 +32,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkClass:
-    """Curves of one class of link. `rails`: every GPU of a block has a way out of its own, so that a message leaves the block in as many parts."""
+    """Curves of one class of link.
+
+    rails: every GPU of a block has a way out of its own, so that a message leaves the block in as many parts. mesh: GPUs are joined pair by pair, so
+    that n of m GPUs use (n - 1) / (m - 1) of their links.
+    """
 
     name: str = "ideal"
     all_reduce: Curve = Curve()
@@ -42,10 +46,12 @@ class LinkClass:
     send: Curve = Curve()
     switch_all_reduce: Curve | None = None                 # reduction inside the switch (NVLS)
     rails: bool = True
+    mesh: bool = False
     source: str = ""
 
 
 IDEAL = LinkClass()
+FIT = ("error", "large_error", "worst")                     # how well a curve reproduces its table
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "switch_all_reduce")
 
 
@@ -77,9 +83,9 @@ def collectives_of(data: Mapping[str, Any]) -> Collectives:
 
 def _link_class(name: str, body: Mapping[str, Any]) -> LinkClass:
     curves = {op: _curve(body[op]) for op in OPERATIONS if op in body}
-    return LinkClass(name=name, rails=body["rails"], source=body["source"], **curves)
+    return LinkClass(name=name, rails=body["rails"], mesh=body.get("mesh", False), source=body["source"], **curves)
 
 
 def _curve(body: Mapping[str, Any]) -> Curve:
-    given = {key: value for key, value in body.items() if key not in ("error", "worst")}
-    return Curve(base_s=seconds_from_us(given.pop("base_us")), fill_s=seconds_from_us(given.pop("fill_us")), **given)
+    given = {key: value for key, value in body.items() if key not in FIT}
+    return Curve(base_s=seconds_from_us(given.pop("base_us")), fill_s=seconds_from_us(given.pop("fill_us")), **{"hop": 0.0, **given})

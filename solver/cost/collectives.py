@@ -66,10 +66,15 @@ def all_reduce_s(path: Path, size_bytes: float) -> float:
         across = 1.0 if level is levels[-1] and level.ranks == 2 and level.link.rails else around
         tree = max(tree, _wire_s(curve, level, across * size_bytes / lanes))
     seconds = base + hops + min(ring, tree)
-    if len(levels) == 1 and levels[0].link.switch_all_reduce is not None:
-        level, switch = levels[0], levels[0].link.switch_all_reduce
-        seconds = min(seconds, switch.base_s + switch.hop * level.latency_s + _wire_s(switch, level, (1.0 + 1.0 / level.ranks) * size_bytes))
-    return seconds
+    return min(seconds, switch_all_reduce_s(levels[0], size_bytes)) if len(levels) == 1 else seconds
+
+
+def switch_all_reduce_s(level: Level, size_bytes: float) -> float:
+    """All-reduce inside a switch that reduces and multicasts (NVLS): every rank moves S in and S / n out, and back. Infinite where it cannot."""
+    curve = level.link.switch_all_reduce
+    if curve is None:
+        return math.inf
+    return curve.base_s + curve.hop * level.latency_s + _wire_s(curve, level, (1.0 + 1.0 / level.ranks) * size_bytes)
 
 
 def all_gather_s(path: Path, size_bytes: float) -> float:

@@ -72,7 +72,9 @@ def outermost(constants: Efficiency, group: NodeGroup) -> Level:
 
 
 def _level(constants: Efficiency, tier: FabricTier, ranks: float) -> Level:
-    network = tier.name == "network"
-    reached = constants.communication.network_share if network else 1.0
-    return Level(ranks=ranks, latency_s=seconds_from_us(tier.latency_us), bandwidth_bytes_s=bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * reached,
-                 network=network, link=constants.collectives.link_class(tier.link, tier.name))
+    link, network = constants.collectives.link_class(tier.link, tier.name), tier.name == "network"
+    used = constants.communication.network_share if network else 1.0
+    if link.mesh and tier.size > 1:
+        used *= min(1.0, (ranks - 1.0) / (tier.size - 1.0))
+    return Level(ranks=ranks, latency_s=seconds_from_us(tier.latency_us), bandwidth_bytes_s=bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * used,
+                 network=network, link=link)

@@ -69,7 +69,8 @@ def domain_size(device: Device, gpus_per_node: int, nodes: int) -> int:
 
 
 def _pcie(entry: DeviceEntry) -> CatalogLink:
-    return link(f"pcie{entry.pcie_gen or 4}-x16")
+    """The bus of a device: its own row where PCIe is all that joins it (which says whether peers reach each other), else that of its generation."""
+    return link(entry.link if entry.link.startswith("pcie") else f"pcie{entry.pcie_gen or 4}-x16")
 
 
 def _network(spec: NodeGroupSpec, device: Device, gpus: int) -> tuple[FabricTier, tuple[Assumption, ...]]:
