@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from solver.domain.degrees import ScheduleName
 from solver.simulate.orders import ORDERS, Instruction, Kind
+from solver.simulate.topology import topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ def makespan(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> floa
     """Seconds from the first forward to the last backward: exact up to MOST_INSTRUCTIONS, beyond that the longest path known in closed form."""
     if 2 * micro_batches * len(chunks) * len(chunks[0]) > MOST_INSTRUCTIONS:
         return long_run(schedule, chunks, micro_batches)
-    return max(_run(schedule, chunks, micro_batches, None))
+    return max(stage_ends(schedule, chunks, micro_batches))
 
 
 def long_run(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> float:
@@ -63,7 +64,17 @@ def long_run(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> floa
 
 def stage_ends(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> list[float]:
     """Seconds at which each stage finishes its last instruction."""
-    return _run(schedule, chunks, micro_batches, None)
+    order = topology(schedule, len(chunks), micro_batches, len(chunks[0]))
+    seconds = [s for stage in chunks for c in stage for s in (c.forward_s, c.backward_s)]
+    free, ends = [0.0] * len(chunks), []
+    done = ends.append
+    for stage, duration, waits_for in zip(order.stage, order.duration, order.waits_for, strict=True):
+        now = free[stage]
+        if waits_for >= 0 and ends[waits_for] > now:
+            now = ends[waits_for]
+        free[stage] = now = now + seconds[duration]
+        done(now)
+    return free
 
 
 def intervals(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> list[Interval]:
@@ -73,7 +84,7 @@ def intervals(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> lis
     return found
 
 
-def _run(schedule: ScheduleName, chunks: Chunks, micro_batches: int, log: list[Interval] | None) -> list[float]:
+def _run(schedule: ScheduleName, chunks: Chunks, micro_batches: int, log: list[Interval]) -> None:
     stages, virtual = len(chunks), len(chunks[0])
     orders = [ORDERS[schedule](stage, stages, micro_batches, virtual) for stage in range(stages)]
     last = stages * virtual - 1
@@ -89,12 +100,11 @@ def _run(schedule: ScheduleName, chunks: Chunks, micro_batches: int, log: list[I
         if not moved:
             raise ValueError(f"schedule {schedule} deadlocks with {stages} stages, {virtual} virtual stages and {micro_batches} micro-batches")
         waiting = [s for s in waiting if position[s] < len(orders[s])]
-    return free
 
 
 def _advance(stage: int, stages: int, last: int, order: list[Instruction], position: list[int], free: list[float],
              duration: list[tuple[float, float]], forward_done: list[list[float]], backward_done: list[list[float]],
-             log: list[Interval] | None) -> bool:
+             log: list[Interval]) -> bool:
     """Run the stage's instructions as far as their inputs are known; True if any ran."""
     start_at, at, now = position[stage], position[stage], free[stage]
     while at < len(order):
@@ -109,8 +119,7 @@ def _advance(stage: int, stages: int, last: int, order: list[Instruction], posit
         begin = ready if ready > now else now
         now = begin + duration[chunk][kind == "B"]
         (forward_done if kind == "F" else backward_done)[node][micro_batch] = now
-        if log is not None:
-            log.append(Interval(stage, chunk, micro_batch, kind, begin, now))
+        log.append(Interval(stage, chunk, micro_batch, kind, begin, now))
         at += 1
     position[stage], free[stage] = at, now
     return at > start_at
