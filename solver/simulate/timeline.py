@@ -66,7 +66,8 @@ def stage_ends(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> li
     """Seconds at which each stage finishes its last instruction."""
     order = topology(schedule, len(chunks), micro_batches, len(chunks[0]))
     seconds = [s for stage in chunks for c in stage for s in (c.forward_s, c.backward_s)]
-    free, ends = [0.0] * len(chunks), []
+    free: list[float] = [0.0] * len(chunks)
+    ends: list[float] = []
     done = ends.append
     for stage, duration, waits_for in zip(order.stage, order.duration, order.waits_for, strict=True):
         now = free[stage]
