@@ -7,23 +7,25 @@ from solver.cost.version import COST_MODEL_VERSION
 from tests.accuracy import record, report
 from tests.accuracy.calibrating import Calibrated, Fitting, calibrated
 from tests.accuracy.requests import DATA
-from tests.accuracy.rows import Table, read
+from tests.accuracy.rows import TRAIN, Table, read
 from tests.accuracy.scoring import Figures, score
 
-DEFAULT = DATA / "train.csv"
 OBSERVED = 5
 SHOWN = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.accuracy", description=__doc__)
-    parser.add_argument("runs", type=Path, nargs="?", default=DEFAULT, help="measured runs, .csv or .jsonl (default: the committed ones)")
+    parser.add_argument("runs", type=Path, nargs="?", default=TRAIN, help="measured runs, .csv or .jsonl (default: the committed ones)")
     parser.add_argument("--record", action="store_true", help="write the figures and docs/accuracy.md anew instead of comparing")
     parser.add_argument("--calibrate", type=int, default=OBSERVED, metavar="K", help=f"runs observed of each cluster (default {OBSERVED}; 0: none)")
     parser.add_argument("--figures", type=Path, default=record.FIGURES, help="the record (default: figures.toml of this package)")
     parser.add_argument("--report", type=Path, default=report.REPORT, help="the page that --record writes (default: docs/accuracy.md)")
     given = parser.parse_args(arguments)
-    table = read(given.runs)
+    try:
+        table = read(given.runs)
+    except (OSError, ValueError) as e:
+        parser.error(str(e))
     figures = score(table.rows)
     tree = record.tree_of(given.runs, COST_MODEL_VERSION, table, figures, _calibrated(figures, given.calibrate))
     for line in report.terminal(given.runs.name, tree, report.left_out_of(given.runs.stem, report.left_out())):

@@ -18,11 +18,12 @@ from solver.domain.problem import Problem
 from solver.domain.request import EstimateRequest
 from solver.errors import InputError
 from solver.importers.request import problem_of
-from tests.accuracy.requests import Body, Cells, NotStated, number, request_of, source_facts, source_of, whole
+from tests.accuracy.requests import DATA, Body, Cells, NotStated, number, request_of, source_facts, source_of, whole
 
 Predict = Callable[[Problem, Strategy | Plan], Estimate]
 Counter = Literal["allocated", "other"]
 
+TRAIN = DATA / "train.csv"
 GIB = 2**30
 PRICED_TASKS = ("", "pretrain", "functional-test")
 JOB = ("group_id", "model_name", "n_heads", "n_gpus", "global_batch", "seq_len", "precision", "recompute")
@@ -92,19 +93,29 @@ class Problems:
         return self.known[key], tuple(layouts)
 
 
+def columns() -> list[str]:
+    """The header of the committed runs."""
+    with TRAIN.open(newline="") as handle:
+        return next(csv.reader(handle))
+
+
 def load(path: Path) -> list[Row]:
     """The runs of a file that can be asked."""
     return list(read(path).rows)
 
 
 def read(path: Path) -> Table:
-    """Every run of a file: JSON lines where its name ends in .jsonl, else CSV."""
+    """Every run of a file: JSON lines where its name ends in .jsonl, else CSV. Raises ValueError where columns are missing."""
     problems = Problems({})
     if path.suffix == ".jsonl":
         lines = [line for line in path.read_text().splitlines() if line.strip()]
         return _table((f"line {i}", partial(_row_of_json, line, path.stem, problems)) for i, line in enumerate(lines, 1))
     with path.open(newline="") as handle:
-        entries = [cells for cells in csv.DictReader(handle) if (cells.get("task") or "") in PRICED_TASKS]
+        reader = csv.DictReader(handle)
+        missing = [name for name in columns() if name not in (reader.fieldnames or ())]
+        if missing:
+            raise ValueError(f"{path} has no columns {', '.join(missing)}")
+        entries = [cells for cells in reader if (cells["task"] or "") in PRICED_TASKS]
     return _table((cells["id"], partial(_row_of_cells, cells, problems)) for cells in entries)
 
 

@@ -7,9 +7,9 @@ from solver.domain.degrees import Strategy
 from solver.domain.estimate import Confidence, Estimate, Memory, ModelFacts, Risk, StageMemory
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
-from tests.accuracy.requests import DATA
+from tests.accuracy.rows import columns
 
-HEADER: tuple[str, ...] = tuple((DATA / "train.csv").open().readline().strip().split(","))
+HEADER = columns()
 GIVEN = {"id": "x-1", "source": "Somebody: table 1", "model_name": "gpt", "n_layers": "24", "hidden": "1024", "n_heads": "16", "seq_len": "2048",
          "gpu": "A100-SXM-80GB", "n_gpus": "16", "gpus_per_node": "8", "tp": "2", "pp": "2", "micro_batch": "1", "global_batch": "64",
          "precision": "bf16", "recompute": "none", "group_id": "g", "task": "pretrain"}

@@ -35,6 +35,12 @@ def test_rows_that_cannot_be_asked_are_named(tmp_path: Path) -> None:
     assert name == "x-2" and "abacus" in why
 
 
+def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("id,source\nx-1,me\n")
+    with pytest.raises(ValueError, match="has no columns source_kind, model_name"):
+        read(tmp_path / "runs.csv")
+
+
 def test_step_time_is_as_printed_or_from_the_throughput() -> None:
     assert measured_step_time_s(cells(step_time_s="3.5", tokens_per_s_per_gpu="1")) == 3.5
     assert measured_step_time_s(cells(tokens_per_s_per_gpu="2048")) == pytest.approx(64 * 2048 / (2048 * 16))
