@@ -2,7 +2,7 @@
 from dataclasses import dataclass, replace
 
 from solver.catalog.efficiency import Stack
-from solver.cost import ends, memory, synchronise
+from solver.cost import ends, memory, profiles, synchronise
 from solver.cost.expert_traffic import expert_s
 from solver.cost.fabric import path_in_group
 from solver.cost.layer import Work, layer_work
@@ -15,6 +15,7 @@ from solver.cost.traffic import PathOf, context_s, tensor_s
 from solver.cost.unit import PartCost, UnitSpec
 from solver.domain.estimate import TimeParts
 from solver.domain.model import LayerClass
+from solver.domain.profiles import EMBEDDING, HEAD
 
 
 def share_of(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) -> Share:
@@ -37,7 +38,8 @@ def holding_of(shared: Setting, spec: UnitSpec, layer_class: LayerClass) -> Hold
     if model.mla is not None and p.attention:
         replicated = model.hidden_size * ((model.mla.q_lora_rank or 0) + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
     dense = (p.attention - replicated + p.mlp + p.shared_experts) / spec.tp + replicated + p.norms + p.router
-    return Holding(dense=dense, experts=p.experts / (spec.ep * spec.etp))
+    held = profiles.held_share(shared, spec, layer_class, (dense + p.experts) * shared.activation_element)
+    return Holding(dense=dense * held, experts=p.experts / (spec.ep * spec.etp) * held)
 
 
 def states(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float, float]:
@@ -68,10 +70,11 @@ def _visible(shared: Setting, compute_s: float, hidden_s: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Busy:
-    """Seconds of one layer on one GPU before the host's launch floor; `seen_*` include what ZeRO's traffic adds."""
+    """Seconds of one layer on one GPU before the host's launch floor; `seen_*` include ZeRO's traffic. What is `measured` holds the floor."""
 
     work: Work
-    tensor_s: float
+    measured: bool
+    tensor_s: tuple[float, float]                          # forward, backward
     context_s: tuple[float, float]
     expert_s: float
     recompute_s: float
@@ -82,18 +85,27 @@ class _Busy:
     seen_backward_s: float
 
 
-def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass) -> _Busy:
+def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, least: bool) -> _Busy:
     share, path_of = share_of(shared, machine, spec, stack), _path_of(shared, machine)
-    work = layer_work(shared, machine, layer_class, share)
-    tensor = tensor_s(shared, path_of, layer_class, share)
+    measured = profiles.layer_work_measured(shared, machine, path_of, layer_class, share, least)
+    work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
+    tensor = _shown(stack, share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
     context = context_s(shared, path_of, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
     expert = expert_s(shared, path_of, layer_class, share, stack.dispatch_once_per_node)
-    forward = work.forward_s + tensor + context[0] + expert
+    forward = work.forward_s + tensor[0] + context[0] + expert
     again_share, recompute = _recompute(shared, spec, stack, share, forward, work)
-    backward = work.backward_s + tensor + context[1] + expert + recompute
+    backward = work.backward_s + tensor[1] + context[1] + expert + recompute
     gathers = _gathers(shared, spec, traffic, holding_of(shared, spec, layer_class))
-    return _Busy(work=work, tensor_s=tensor, context_s=context, expert_s=expert, recompute_s=recompute, again_share=again_share, forward_s=forward,
-                 backward_s=backward, seen_forward_s=_visible(shared, forward, gathers[0]), seen_backward_s=_visible(shared, backward, gathers[1]))
+    return _Busy(work=work, measured=measured is not None, tensor_s=tensor, context_s=context, expert_s=expert, recompute_s=recompute,
+                 again_share=again_share, forward_s=forward, backward_s=backward, seen_forward_s=_visible(shared, forward, gathers[0]),
+                 seen_backward_s=_visible(shared, backward, gathers[1]))
+
+
+def _shown(stack: Stack, share: Share, work: Work, tensor: float) -> tuple[float, float]:
+    """Tensor-parallel seconds that show in (forward, backward): under sequence parallelism some stacks cut gather and scatter into pieces that run
+    beside the matrix products next to them, so a share hides, at most behind those products."""
+    hidden = stack.tensor_overlap * tensor if share.sequence_parallel else 0.0
+    return tensor - min(hidden, work.forward_s - work.attention_forward_s), tensor - min(hidden, work.backward_s - work.attention_backward_s)
 
 
 def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass,
@@ -104,24 +116,26 @@ def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, tr
     context traffic is split changes neither.
     """
     floor, total = _host_floor(shared, spec, stack, layer_class, busy.again_share), busy.seen_forward_s + busy.seen_backward_s
-    if floor <= total:
+    if floor <= total or busy.measured:
         return busy.seen_forward_s, busy.seen_backward_s
     of = busy
     if (spec.sequence_parallel and spec.tp > 1) or spec.ulysses > 1:
-        of = _busy(shared, machine, replace(spec, sequence_parallel=False, ulysses=1), stack, traffic, layer_class)
+        of = _busy(shared, machine, replace(spec, sequence_parallel=False, ulysses=1), stack, traffic, layer_class, False)
     share = of.seen_forward_s / (of.seen_forward_s + of.seen_backward_s)
     return floor * share, floor * (1.0 - share)
 
 
-def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass) -> PartCost:
-    busy = _busy(shared, machine, spec, stack, traffic, layer_class)
+def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, *,
+               least: bool = False) -> PartCost:
+    """One layer. `least`: no more than it costs, and no more per sequence than any smaller micro-batch (measured times may rise)."""
+    busy = _busy(shared, machine, spec, stack, traffic, layer_class, least)
     forward, backward = _floored(shared, machine, spec, stack, traffic, layer_class, busy)
     work, waiting = busy.work, forward + backward - busy.seen_forward_s - busy.seen_backward_s
     parts = TimeParts(
-        compute_s=work.forward_s + work.backward_s + waiting, tensor_comm_s=2.0 * busy.tensor_s, context_comm_s=sum(busy.context_s),
+        compute_s=work.forward_s + work.backward_s + waiting, tensor_comm_s=sum(busy.tensor_s), context_comm_s=sum(busy.context_s),
         expert_comm_s=2.0 * busy.expert_s, recompute_s=busy.recompute_s,
         data_comm_s=(busy.seen_forward_s - busy.forward_s) + (busy.seen_backward_s - busy.backward_s))
-    kept = memory.activation_bytes(shared, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
+    kept = profiles.layer_bytes(shared, machine, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
     weights, gradients, optimizer = states(shared, spec, traffic, holding_of(shared, spec, layer_class))
     return PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s),
                     parts=parts,
@@ -152,7 +166,9 @@ def _host_floor(shared: Setting, spec: UnitSpec, stack: Stack, layer_class: Laye
     seconds = host.forward_s + host.backward_s + again_share * (host.forward_s + host.recompute_s)
     if spec.tp > 1:
         seconds += host.tensor_s * (spec.tp / 8.0) ** 2
-    return stack.host * (seconds + (host.moe_s if layer_class.moe else 0.0))
+    if layer_class.moe and shared.model.moe is not None:
+        seconds += shared.constants.moe.host_s + shared.constants.moe.host_expert_s * shared.model.moe.num_experts / spec.ep
+    return stack.host * seconds
 
 
 def _end(shared: Setting, spec: UnitSpec, traffic: DataTraffic, work: ends.EndWork, holding: Holding, activation_bytes: float) -> PartCost:
@@ -169,28 +185,39 @@ def _end(shared: Setting, spec: UnitSpec, traffic: DataTraffic, work: ends.EndWo
 def embedding_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic) -> PartCost:
     share = share_of(shared, machine, spec, stack)
     work = ends.embedding_work(shared, machine, _path_of(shared, machine), share)
+    work = profiles.end_work(shared, machine, spec, EMBEDDING, work)
     return _end(shared, spec, traffic, work, embedding_holding(shared, spec), 0.0)
 
 
 def embedding_holding(shared: Setting, spec: UnitSpec) -> Holding:
-    return Holding(dense=embedding_parameters(shared.model) / spec.tp)
+    dense = embedding_parameters(shared.model) / spec.tp
+    return Holding(dense=dense * profiles.held_share(shared, spec, EMBEDDING, dense * shared.activation_element))
 
 
 def head_holding(shared: Setting, spec: UnitSpec) -> Holding:
-    """Output layer (a copy of the embedding where tied), final norm, and multi-token-prediction layers, which sit with the loss."""
+    """Output layer (a copy of the embedding where tied), final norm, and multi-token-prediction layers, which sit with the loss. A profile of the
+    head is of the former two."""
     model = shared.model
     output = head_parameters(model) + (model.vocab_size * model.hidden_size if model.tied_embeddings else 0)
+    plain = output / spec.tp + final_parameters(model)
+    held = profiles.held_share(shared, spec, HEAD, plain * shared.activation_element)
     if not model.mtp_layers:
-        return Holding(dense=output / spec.tp + final_parameters(model))
+        return Holding(dense=plain * held)
     layer = layer_parameters(model, shared.layers[-1])
     extra = mtp_parameters(model) - model.mtp_layers * layer.experts
-    return Holding(dense=(output + extra) / spec.tp + final_parameters(model), experts=model.mtp_layers * layer.experts / (spec.ep * spec.etp))
+    return Holding(dense=plain * held + extra / spec.tp, experts=model.mtp_layers * layer.experts / (spec.ep * spec.etp))
+
+
+def head_input_bytes(shared: Setting, share: Share) -> float:
+    """What the head keeps of every micro-batch in flight: its input."""
+    return 2.0 * share.tokens * shared.model.hidden_size * share.replicated * shared.activation_element / 2.0
 
 
 def head_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, last_layer: PartCost) -> PartCost:
     share, model = share_of(shared, machine, spec, stack), shared.model
     work = ends.head_work(shared, machine, _path_of(shared, machine), share, spec.vocabulary_parallel_loss)
-    residual = 2.0 * share.tokens * model.hidden_size * share.replicated * shared.activation_element / 2.0
+    work = profiles.end_work(shared, machine, spec, HEAD, work)
+    residual = head_input_bytes(shared, share)
     single = _end(shared, spec, traffic, work, head_holding(shared, spec), residual)
     n = model.mtp_layers
     if not n:

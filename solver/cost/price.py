@@ -8,6 +8,7 @@ from solver.cost.confidence import confidence_of
 from solver.cost.flops import gpus_by_group, model_flops, peak_flops_s
 from solver.cost.parameters import parameter_counts
 from solver.cost.pipeline import chunk_times
+from solver.cost.profiles import missing
 from solver.cost.setting import setting
 from solver.cost.stage_memory import memory_of, memory_reasons, risk_of
 from solver.domain.estimate import Estimate, Reason
@@ -54,7 +55,7 @@ def price(problem: Problem, layout: Layout) -> Estimate:
     """
     shared = setting(problem)
     facts = parameter_counts(problem.model)
-    reasons: tuple[Reason, ...] = violations(problem, layout)
+    reasons: tuple[Reason, ...] = violations(problem, layout) + missing(shared, layout)
     memory = memory_of(problem, layout)
     risk = risk_of(problem, memory)
     reasons += memory_reasons(problem, layout, memory)

@@ -8,8 +8,10 @@ from typing import Generic, TypeVar
 from solver.catalog.efficiency import Efficiency, OptimizerCost, efficiency
 from solver.cost.calibration import calibrated
 from solver.cost.machine import Machine, machine
-from solver.domain.model import Architecture, LayerClass, layer_classes
+from solver.cost.measured import Measured, measured_of
+from solver.domain.model import Architecture, LayerClass
 from solver.domain.problem import Problem
+from solver.domain.profiles import classes_of
 from solver.domain.workload import CustomOptimizer, TrainingWorkload
 from solver.errors import Fault, NotCovered
 
@@ -32,6 +34,7 @@ class Setting:
     optimizer: OptimizerCost
     activation_element: float
     gradient_element: float
+    measured: Measured | None                              # the request's layer profiles
 
     @property
     def optimizer_state_bytes(self) -> float:
@@ -71,12 +74,14 @@ def _setting(key: Same[Problem]) -> Setting:
     if workload.training != "full":
         raise NotCovered(Fault(pointer="/workload/training", message=f"{workload.training} training is not priced by this version", legal="full"))
     constants = efficiency() if problem.calibration is None else calibrated(efficiency(), problem.calibration)
-    layers = layer_classes(model)
+    layers = classes_of(model, problem.profiles)
+    classes = tuple(dict.fromkeys(layers))
     wide = 4.0 if workload.precision == "fp32" else 2.0
     return Setting(problem=problem, model=model, workload=workload, constants=constants,
                    machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},
-                   classes=tuple(dict.fromkeys(layers)), layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload),
-                   activation_element=wide, gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
+                   classes=classes, layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload),
+                   measured=measured_of(problem.profiles, classes), activation_element=wide,
+                   gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
 
 
 def _optimizer(constants: Efficiency, workload: TrainingWorkload) -> OptimizerCost:

@@ -82,6 +82,12 @@ def optimizer_s(setting: Setting, machine: Machine, spec: UnitSpec, traffic: Dat
     return owned * setting.optimizer.moved_bytes / (machine.memory_bytes_s * setting.constants.data_parallel.optimizer_bandwidth_share)
 
 
+def owned_share(spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> float:
+    """Share of all the parameters of one tensor rank, experts unsplit, that a GPU updates."""
+    shards, expert_shards = shard_counts(spec, traffic)
+    return (holding.dense / shards + holding.experts / expert_shards) / (holding.dense + holding.experts * spec.ep * spec.etp)
+
+
 def shard_counts(spec: UnitSpec, traffic: DataTraffic) -> tuple[float, float]:
     """Over how many ranks ZeRO shards dense weights and experts: all data ranks, or a smaller shard group."""
     if spec.zero_stage == 0:

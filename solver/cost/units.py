@@ -4,17 +4,19 @@ from dataclasses import replace
 from functools import lru_cache
 
 from solver.catalog.efficiency import Stack
-from solver.cost import memory, synchronise
+from solver.cost import memory, profiles, synchronise
 from solver.cost.collectives import send_s
 from solver.cost.fabric import between, nearest
 from solver.cost.machine import Machine
-from solver.cost.parts import embedding_holding, embedding_part, head_holding, head_part, holding_of, layer_part, share_of, states
+from solver.cost.measured import Part
+from solver.cost.parts import embedding_holding, embedding_part, head_holding, head_input_bytes, head_part, holding_of, layer_part, share_of, states
 from solver.cost.setting import Setting, memoised, setting
 from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
 from solver.cost.unit import LayerCosts, PartCost, SyncPiece, UnitCosts, UnitSpec
 from solver.domain.model import LayerClass
 from solver.domain.problem import Problem
+from solver.domain.profiles import EMBEDDING, HEAD
 
 UNITS_KEPT = 16_384
 
@@ -35,18 +37,18 @@ def _build(shared: Setting) -> Callable[[UnitSpec], UnitCosts]:
 _table = memoised(_build)
 
 
-def layer_costs(problem: Problem, spec: UnitSpec) -> LayerCosts:
-    """The part of `unit_costs` that bounds on whole families need: layers and room alone."""
-    return _layer_costs(setting(problem), spec)
+def layer_costs(problem: Problem, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
+    """The part of `unit_costs` that bounds on whole families need: layers and room alone. `least`: times bounded as in `layer_part`."""
+    return _layer_costs(setting(problem), spec, least=least)
 
 
-def _layer_costs(shared: Setting, spec: UnitSpec) -> LayerCosts:
+def _layer_costs(shared: Setting, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
     stack = shared.constants.stack(spec.framework)
     traffic = synchronise.data_traffic(shared, spec)
     machines = [shared.machines[name] for name in spec.groups]
     return LayerCosts(
-        layers={cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls) for m in machines]) for cls in shared.classes},
-        buffers_bytes=max(_buffers(shared, spec, stack, share_of(shared, m, spec, stack)) for m in machines),
+        layers={cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls, least=least) for m in machines]) for cls in shared.classes},
+        buffers_bytes=max(_buffers(shared, m, spec, stack, share_of(shared, m, spec, stack)) for m in machines),
         capacity_bytes=min(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines))
 
 
@@ -62,9 +64,17 @@ def _costs(shared: Setting, spec: UnitSpec) -> UnitCosts:
     piece, optimizer_share = _sync(shared, machines, spec, traffic, layers, embedding, head)
     return UnitCosts(
         spec=spec, layers=layers, embedding=embedding, head=head,
-        logits_bytes=memory.logits_bytes(shared, share, spec.vocabulary_parallel_loss),
+        logits_bytes=_logits(shared, spec, share),
         buffers_bytes=held.buffers_bytes, capacity_bytes=held.capacity_bytes, sync=(piece,), optimizer_share=optimizer_share,
         shared_ends=_shared_ends(shared, spec, traffic))
+
+
+def _logits(shared: Setting, spec: UnitSpec, share: Share) -> float:
+    """Bytes of the last stage's logits: by formula, or what a profile says that the head holds, less its input, kept of each micro-batch."""
+    measured = profiles.head_bytes(shared, spec)
+    if measured is None:
+        return memory.logits_bytes(shared, share, spec.vocabulary_parallel_loss)
+    return max(0.0, measured - head_input_bytes(shared, share))
 
 
 def _slowest(costs: list[PartCost]) -> PartCost:
@@ -97,21 +107,23 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
     def traffic_s(holding: Holding, part: PartCost) -> float:
         return synchronise.exposed_s(shared, stack, spec, synchronise.traffic_s(shared, spec, traffic, holding), part.forward_s, part.backward_s)
 
-    def step_s(holding: Holding) -> float:
-        return max(synchronise.optimizer_s(shared, m, spec, traffic, holding) for m in machines)
+    def step_s(holding: Holding, part: Part | None = None) -> float:
+        measured = profiles.update_seconds(shared, spec, part, synchronise.owned_share(spec, traffic, holding)) if part is not None else None
+        return measured if measured is not None else max(synchronise.optimizer_s(shared, m, spec, traffic, holding) for m in machines)
 
     holdings = {cls: holding_of(shared, spec, cls) for cls in shared.classes}
     first, last, tied = embedding_holding(shared, spec), head_holding(shared, spec), _tied_holding(shared, spec)
     tied_s = synchronise.tied_gradient_s(shared, spec)
     constant = shared.constants.data_parallel.step_overhead_s
     waits = {cls: traffic_s(holdings[cls], layers[cls]) for cls in shared.classes}
-    steps = {cls: step_s(holdings[cls]) for cls in shared.classes}
-    ends_s = (traffic_s(first, embedding) + tied_s + step_s(first), traffic_s(last, head) + tied_s + step_s(last))
+    steps = {cls: step_s(holdings[cls], cls) for cls in shared.classes}
+    step_ends = step_s(first, EMBEDDING), step_s(last, HEAD)
+    ends_s = (traffic_s(first, embedding) + tied_s + step_ends[0], traffic_s(last, head) + tied_s + step_ends[1])
     piece = SyncPiece(
         constant_s=constant + synchronise.latency_s(spec, traffic), per_layer_s={cls: waits[cls] + steps[cls] for cls in shared.classes},
         embedding_s=ends_s[0], head_s=ends_s[1],
         shared_ends_s=2.0 * tied_s + max(0.0, traffic_s(last, head) - traffic_s(_less(last, tied), head)) + step_s(tied))
-    optimizer = constant + sum(n * steps[cls] for cls, n in shared.counts.items()) + step_s(first) + step_s(last)
+    optimizer = constant + sum(n * steps[cls] for cls, n in shared.counts.items()) + sum(step_ends)
     total = piece.constant_s + sum(n * piece.per_layer_s[cls] for cls, n in shared.counts.items()) + ends_s[0] + ends_s[1]
     return piece, min(1.0, optimizer / total) if total > 0.0 else 0.0
 
@@ -120,12 +132,12 @@ def _less(holding: Holding, other: Holding) -> Holding:
     return Holding(dense=holding.dense - other.dense, experts=holding.experts - other.experts)
 
 
-def _buffers(shared: Setting, spec: UnitSpec, stack: Stack, share: Share) -> float:
+def _buffers(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, share: Share) -> float:
     """Largest short-lived memory over all layer classes: recompute working set, temporaries, and under ZeRO-3 the gathered layers with one
     gradient."""
     largest = 0.0
     for cls in shared.classes:
-        size = memory.activation_bytes(shared, cls, share, spec.recompute, stack.selective_memory).working
+        size = profiles.layer_bytes(shared, machine, cls, share, spec.recompute, stack.selective_memory).working
         if spec.zero_stage >= 3:
             held = holding_of(shared, spec, cls)
             layer = (held.dense + held.experts) * shared.activation_element
@@ -143,8 +155,9 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     """Visible seconds of one micro-batch's activations over a stage boundary, one way.
 
     b s h elements, less the split over dp and cp, and over t where the stack scatters (or sequence parallelism holds shards): the coarser of the two
-    sides. Several node groups: the slowest pair. With virtual stages transfers overlap the compute of a chunk, and of what it can hide only a share
-    shows; a chunk is taken to be as short as can be, one layer, so that slow links are never priced below what they can carry.
+    sides; measured outputs of layers count in their place. Several node groups: the slowest pair. With virtual stages transfers overlap the compute
+    of a chunk, and of what it can hide only a share shows; a chunk is taken to be as short as can be, one layer, so that slow links are never priced
+    below what they can carry.
     """
     shared = setting(problem)
     constants = shared.constants
@@ -154,7 +167,9 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     for side in (sender, receiver):
         scattered = stack.scatter_edges or side.sequence_parallel
         ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
-        size = max(size, tokens_elements * shared.activation_element * copies / (side.dp * side.cp * ranks))
+        measured = profiles.boundary_bytes(shared, side)
+        whole = tokens_elements * shared.activation_element if measured is None else measured * side.dp * side.cp
+        size = max(size, whole * copies / (side.dp * side.cp * ranks))
     crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
     slowest = 0.0
     for one in sender.groups:

@@ -130,10 +130,11 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerClass:
-    """What makes two layers cost the same: their attention kind and whether they hold experts."""
+    """What makes two layers cost the same: their attention kind, whether they hold experts, and which layer's own measurements stand for them."""
 
     attention: LayerType
     moe: bool
+    measured_as: int | None = None                         # index of the layer whose profile rows these layers run by; None: no rows of their own
 
     @property
     def label(self) -> str:

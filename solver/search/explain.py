@@ -83,6 +83,10 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
     if not kinds:
         excluded = tuple(Reason(code=r.code, message=f"{r.count} candidates excluded, such as {r.example}", fix="allow more values in `constraints`")
                          for r in space.rejections.result() if r.code.startswith("constraints."))
+        unmeasured = next((r for r in space.rejections.result() if r.code == "profile.missing"), None)
+        if unmeasured is not None:
+            message = f"the profiles cover no stage: {unmeasured.count} are excluded, such as {unmeasured.example}"
+            excluded = (Reason(code=unmeasured.code, message=message, fix="that measurement, or profiles.extrapolate true"), *excluded)
         return excluded or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)
     states = f"{floor.need_bytes / GIB:.0f} of {floor.have_bytes / GIB:.0f} GiB"
     return (Reason(code="memory.layout",
@@ -116,6 +120,10 @@ def smallest_relaxation(problem: Problem, constraints: Constraints, any_plan: An
         time_s = any_plan(problem, replace(constraints, **lifted))
         if time_s is not None:
             return Relaxation(change=f"constraints.{field}: {words}", step_time_s=time_s)
+    if problem.profiles is not None and problem.profiles.layers and not problem.profiles.extrapolate:
+        time_s = any_plan(replace(problem, profiles=replace(problem.profiles, extrapolate=True)), constraints)
+        if time_s is not None:
+            return Relaxation(change="profiles.extrapolate: true, beyond what was measured", step_time_s=time_s)
     return _more_nodes(problem, constraints, any_plan) or _more_memory(problem, constraints, any_plan)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.cost.profiles import bounded
+from solver.cost.setting import setting
 from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
 from solver.domain.packing import tensor_groups_available
@@ -24,23 +26,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Per (group, tp, recompute): seconds and bytes of one layer of the cheapest class. `fit` [groups, degrees] tensor-parallel groups there are."""
+    """Per (group, tp, recompute): seconds and bytes of one layer of the cheapest class. `fit` [groups, degrees] tensor-parallel groups there are.
+
+    `tau` and `class_s` bound this micro-batch and, per sequence, all its divisors from below; `forward_s` and `backward_s` are what it costs. These
+    differ where layers are measured: a larger micro-batch may then take longer per sequence, or not be covered at all.
+    """
 
     degrees: tuple[int, ...]
-    tau: Floats                                            # [G, T, R]; infinite where the degree does not fit the nodes
+    tau: Floats                                            # [G, T, R]; infinite where the degree does not fit the nodes or nothing bounds it
     activation: Floats
     weights: Floats
     gradients: Floats
     room: Floats                                           # capacity less buffers
     fit: NDArray[np.int64]                                 # [G, T]
+    class_s: Floats                                        # [C, G, T, R] seconds of one layer of each class, at least
     forward_s: Floats                                      # [C, G, T, R] of one layer of each class
     backward_s: Floats
     class_layers: Floats                                   # [C]
-
-    @property
-    def class_s(self) -> Floats:
-        """[C, G, T, R] seconds of one layer of each class."""
-        return self.forward_s + self.backward_s
 
     def layers_within(self, time_s: float, tau: Floats) -> Floats:
         """Layers of `tau` seconds within a time that may be infinite; none where the degree does not fit."""
@@ -64,21 +66,25 @@ def probe(space: Space, factory: TableFactory, context: Context, micro_batch_siz
     degrees = space.degrees(context)
     shape = (len(space.groups), len(degrees), len(modes))
     counts = factory.class_counts
-    tau, forward_s, backward_s = np.full(shape, np.inf), np.full((len(counts), *shape), np.inf), np.full((len(counts), *shape), np.inf)
+    class_s, forward_s, backward_s = (np.full((len(counts), *shape), np.inf) for _ in range(3))
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
     fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
+    of, measured = setting(factory.problem), factory.problem.profiles is not None
     for kind in space.probes(context, micro_batch_size, modes):
+        if not bounded(of, kind.spec):
+            continue
         at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
         unit = layer_costs(factory.problem, kind.spec)
+        least = layer_costs(factory.problem, kind.spec, least=True) if measured else unit
         parts = list(unit.layers.values())
-        tau[at] = min(p.forward_s + p.backward_s for p in parts)
+        class_s[:, *at] = [least.layers[c].forward_s + least.layers[c].backward_s for c in counts]
         forward_s[:, *at] = [unit.layers[c].forward_s for c in counts]
         backward_s[:, *at] = [unit.layers[c].backward_s for c in counts]
         activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts)
                                                       for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
         room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
-    return Probe(degrees=degrees, tau=tau, activation=activation, weights=weights, gradients=gradients, room=room, fit=fit, forward_s=forward_s,
-                 backward_s=backward_s, class_layers=np.array(list(counts.values()), dtype=float))
+    return Probe(degrees=degrees, tau=class_s.min(axis=0), class_s=class_s, activation=activation, weights=weights, gradients=gradients, room=room,
+                 fit=fit, forward_s=forward_s, backward_s=backward_s, class_layers=np.array(list(counts.values()), dtype=float))
 
 
 def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:

@@ -10,6 +10,8 @@ from itertools import combinations
 from math import lcm
 
 from solver.axes.tensor import fits_nodes, model_violations
+from solver.cost.profiles import covered
+from solver.cost.setting import setting
 from solver.cost.unit import UnitSpec, hiding_rounds
 from solver.domain.degrees import Framework, Recompute, ScheduleName
 from solver.domain.options import Constraints
@@ -291,10 +293,20 @@ class Space:
                     self.rejections.add("expert.ranks", f"ep {context.ep} x etp {context.etp} on {gpus} ranks")
                     continue
                 for groups in self._group_sets(tp, context.cp * width * choice.replicas, alike is not None):
+                    if not self._covered(groups, tp, context.cp, width, choice.micro_batch_size):
+                        continue
                     for mode in (alike.recompute,) if alike and alike.recompute else self.recompute_modes():
                         spec = self._spec(context, groups, tp, width, choice.replicas, choice.micro_batch_size, mode, choice.zero_stage, rounds)
                         found.append(Kind(gpus=gpus, spec=spec))
         return found
+
+    def _covered(self, groups: tuple[str, ...], tp: int, cp: int, width: int, micro_batch_size: int) -> bool:
+        """Whether the problem's layer profiles cover a stage; the rest is not proposed, as an estimate would refuse it."""
+        sequences = micro_batch_size / (width * cp)
+        if covered(setting(self.problem), groups, tp, sequences):
+            return True
+        self.rejections.add("profile.missing", f"tp {tp} on {'+'.join(groups)} with {sequences:g} sequences per data rank")
+        return False
 
     def _group_sets(self, tp: int, blocks: int, alike: bool) -> list[tuple[str, ...]]:
         """Node groups that can hold a stage of `blocks` tensor-parallel groups, alone or, where all stages are alike, by straddling.

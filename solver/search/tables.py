@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from solver.cost.unit import PartCost, UnitCosts
 from solver.cost.units import edge_seconds, unit_costs
-from solver.domain.model import layer_classes
 from solver.domain.problem import Problem
+from solver.domain.profiles import classes_of
 from solver.search.space import Choice, Kind
 
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ class TableFactory:
 
     def __init__(self, problem: Problem, margin: float, price_limit: float | None) -> None:
         self.problem, self.margin, self.price_limit = problem, margin, price_limit
-        self.classes = layer_classes(problem.model)
+        self.classes = classes_of(problem.model, problem.profiles)
         self._units: dict[object, UnitCosts] = {}
         self.probes: dict[object, Any] = {}                # of solver.search.probes, shared by all frontiers over this problem
         self._order = {cls: i for i, cls in enumerate(dict.fromkeys(self.classes))}

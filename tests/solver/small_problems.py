@@ -13,6 +13,7 @@ from solver.domain.model import Architecture, MoE
 from solver.domain.options import Constraints
 from solver.domain.placement import layers_by_stage
 from solver.domain.problem import Problem
+from solver.domain.profiles import LayerProfile, Profiles
 from solver.domain.workload import TrainingWorkload
 
 DEVICES = ("A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-32GB", "T4", "L4")
@@ -151,3 +152,34 @@ def _layouts(layers: int, m: int, dp: int, row: Row, outer: dict, allowed: Const
                 yield Layout(stages=stages, edges=tuple(Edge(same_node=False) for _ in stages), replicas=dp, micro_batches=m,
                              micro_batch_size=outer["micro_batch_size"], schedule=schedule, virtual_stages=1, sequence_parallel=on,
                              ulysses=outer["ulysses"], vocabulary_parallel_loss=True)
+
+
+def with_profiles(problem: Problem, seed: int) -> Problem:
+    """The problem with measurements of its layers as a user may have them.
+
+    Noise of tens of percent (larger micro-batches slower per sequence too), gaps in tensor degrees and micro-batches, layers and ends measured apart
+    or not at all.
+    """
+    rng = np.random.default_rng(seed + 2 * 10**6)
+    model, rows = problem.model, []
+    keys: list[str | int] = ["block", *(i for i in range(model.num_layers) if rng.random() < 0.2),
+                             *(k for k in ("embedding", "head") if rng.random() < 0.3)]
+    for gpu in sorted({g.device.name for g in problem.cluster.node_groups}):
+        if rng.random() < 0.05:
+            continue
+        base_s = float(rng.uniform(0.3, 3.0)) * 1e-3
+        for tp in (t for t in (1, 2, 3, 4) if rng.random() < 0.9):
+            sizes = [b for b in (1, 2, 3, 4, 6, 8) if rng.random() < 0.7] or [1]
+            rows += [_profile(rng, gpu, tp, b, key, base_s / tp**0.8) for key in keys for b in sizes if key == "block" or rng.random() < 0.97]
+    profiles = Profiles(layers=tuple(rows), extrapolate=bool(rng.random() < 0.3))
+    return replace(problem, profiles=profiles if rows else None)
+
+
+def _profile(rng: np.random.Generator, gpu: str, tp: int, b: int, key: str | int, base_s: float) -> LayerProfile:
+    def noisy(value: float, share: float = 1.0) -> float | None:
+        return value * float(rng.uniform(0.7, 1.4)) if rng.random() < share else None
+
+    forward, backward = noisy(base_s * (0.4 + b)) or 0.0, noisy(2 * base_s * (0.4 + b)) or 0.0
+    return LayerProfile(gpu=gpu, tp=tp, micro_batch_size=b, layer=key, forward_s=forward, backward_s=backward, update_s=noisy(1e-4 / tp, 0.3),
+                        weight_grad_s=noisy(backward / 3, 0.3), parameter_bytes=noisy(1e7 / tp, 0.3), activation_bytes=noisy(3e7 * b / tp, 0.4),
+                        output_bytes=noisy(2e6 * b, 0.3))
