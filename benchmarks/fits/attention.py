@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.fits.least_squares import Floats, Parameter, fitted, held_out, spread
+from benchmarks.fits.least_squares import Floats, Parameter, Rows, fitted, held_out, spread
 from benchmarks.fits.tables import COMMITTED, CURVES, block, device_of, directory_given, rounded, rows
 from solver.catalog.curves import AttentionCurve, Fit
-from solver.cost.operators import QUERY_BLOCK, AttentionRate, attention_flops, fused_attention_s, score_area
+from solver.cost.operators import QUERY_BLOCK, AttentionRate, fused_attention_s, visited_area
 from solver.units import bytes_per_s_from_gb_s, flops_from_tflops, seconds_from_ms, seconds_from_us
 
 GENERATIONS = {"vllm_flash_attn": "flash_2", "vllm_flash_attn_fa2": "flash_2", "vllm_flash_attn_fa3": "flash_3",
                "vllm_flashinfer_trtllmprefill": "flash_3"}
 LARGE = 2048                                               # sequence length of training size
-SMALL_WEIGHT = 0.3                                         # of a row below that
+SMALL_WEIGHT = 0.3                                         # of a row below that, or under a sliding window
 FOLDS = 5
-PARAMETERS = (Parameter(name="forward", start=0.6, lowest=0.05, highest=1.0),
+PARAMETERS = (Parameter(name="forward", start=0.7, lowest=0.05, highest=1.0),
+              Parameter(name="softmax_width", start=20.0, lowest=0.1, highest=200.0, sigma=0.7),
+              Parameter(name="least_width", start=130.0, lowest=1.0, highest=300.0, sigma=0.5),
               Parameter(name="half_length", start=700.0, lowest=1.0, highest=20000.0),
               Parameter(name="imbalance", start=0.5, lowest=1e-3, highest=5.0, sigma=0.7),
               Parameter(name="fixed_us", start=10.0, lowest=0.1, highest=60.0, sigma=0.7),
@@ -27,13 +30,14 @@ SOURCE = "attention.csv: isolated causal prefill of {kernel}, 16-bit, aiconfigur
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One measured call: sequences, their length, query heads, KV heads, head width."""
+    """One measured call: sequences, their length, query heads, KV heads, head width, sliding window."""
 
     batch: float
     seq_len: float
     heads: float
     kv_heads: float
     width: float
+    window: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,7 @@ class Table:
     seconds: Floats
 
     @property
-    def large(self) -> np.ndarray:
+    def large(self) -> NDArray[np.bool_]:
         """Which rows are of training size."""
         return np.array([call.seq_len >= LARGE for call in self.calls])
 
@@ -63,37 +67,37 @@ def tables(directory: Path = COMMITTED) -> list[Table]:
 
 def _call(row: Mapping[str, str]) -> Call:
     return Call(batch=float(row["batch"]), seq_len=float(row["q_len"]), heads=float(row["q_heads"]), kv_heads=float(row["kv_heads"]),
-                width=float(row["head_dim"]))
+                width=float(row["head_dim"]), window=float(row.get("window") or 0) or None)
 
 
 def measured_call_s(gpu: str, curve: AttentionCurve, call: Call) -> float:
     """What one call of the table takes: the core forward, and writing keys and values to the cache."""
     device, sms = device_of(gpu), CURVES[gpu][2]
     rate = AttentionRate(flops_s=flops_from_tflops(device.bf16_tflops or device.fp16_tflops or 0.0), forward=curve.forward, backward=curve.forward,
-                         half_length=curve.half_length, waiting=2.0 * curve.imbalance * sms, fixed_s=curve.fixed_s)
-    flops = attention_flops(call.batch, score_area(call.seq_len, None), call.heads, call.width, call.width)
+                         softmax_width=curve.softmax_width, least_width=curve.least_width, half_length=curve.half_length,
+                         waiting=2.0 * curve.imbalance * sms, fixed_s=curve.fixed_s)
+    visited, streams = visited_area(call.seq_len, call.window), call.batch * call.heads
     cached = 2.0 * 2.0 * call.batch * call.seq_len * call.kv_heads * call.width
-    return fused_attention_s(rate, flops, call.seq_len, call.batch * call.heads * call.seq_len / QUERY_BLOCK)[0] \
+    return fused_attention_s(rate, streams * visited, 2.0 * call.width, 2.0 * visited / call.seq_len, streams * call.seq_len / QUERY_BLOCK)[0] \
         + curve.cache_bytes * cached / bytes_per_s_from_gb_s(device.memory_bandwidth_gb_s)
 
 
-def log_errors(table: Table, curve: AttentionCurve, chosen: Floats | None = None) -> Floats:
+def log_errors(table: Table, curve: AttentionCurve, chosen: Rows | None = None) -> Floats:
     """Log of predicted over measured, of the rows numbered in `chosen` (all by default)."""
-    numbers = range(len(table.calls)) if chosen is None else [int(i) for i in chosen]
+    numbers = range(len(table.calls)) if chosen is None else chosen.tolist()
     return np.array([np.log(measured_call_s(table.gpu, curve, table.calls[i]) / table.seconds[i]) for i in numbers])
 
 
 def fit(table: Table) -> tuple[dict[str, str | float], Fit]:
     """The curve's figures and how well they do, every row predicted by a fit without its fold (every fifth row)."""
-    weights = np.where(table.large, 1.0, SMALL_WEIGHT)
+    weights = np.where(table.large & np.array([call.window is None for call in table.calls]), 1.0, SMALL_WEIGHT)
     generation = GENERATIONS[table.kernel]
 
     def curve(values: Floats) -> AttentionCurve:
-        forward, half_length, imbalance, fixed_us, cache_bytes = (float(v) for v in values)
-        return AttentionCurve(kernel=generation, forward=forward, half_length=half_length, imbalance=imbalance, fixed_s=seconds_from_us(fixed_us),
-                              cache_bytes=cache_bytes)
+        figures = {p.name: float(v) for p, v in zip(PARAMETERS, values, strict=True)}
+        return AttentionCurve(kernel=generation, fixed_s=seconds_from_us(figures.pop("fixed_us")), fit=None, **figures)
 
-    def without(chosen: Floats) -> Floats:
+    def without(chosen: Rows) -> Floats:
         return fitted(PARAMETERS, lambda values: log_errors(table, curve(values), chosen), weights[chosen])
 
     errors = held_out(without, lambda values, chosen: log_errors(table, curve(values), chosen), np.arange(len(table.calls)) % FOLDS)
@@ -110,8 +114,9 @@ def _shapes(table: Table) -> str:
         return ", ".join(f"{v:.0f}" for v in sorted(values))
 
     calls = table.calls
+    windows = span({c.window for c in calls if c.window})
     return (f"batch {span({c.batch for c in calls})}; length {span({c.seq_len for c in calls})}; query heads {span({c.heads for c in calls})}; "
-            f"KV heads {span({c.kv_heads for c in calls})}; head width {span({c.width for c in calls})}")
+            f"KV heads {span({c.kv_heads for c in calls})}; head width {span({c.width for c in calls})}" + (f"; window {windows}" if windows else ""))
 
 
 def blocks(directory: Path) -> Iterator[str]:

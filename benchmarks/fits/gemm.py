@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.fits.least_squares import Floats, Parameter, fitted, held_out, spread
+from benchmarks.fits.least_squares import Floats, Parameter, Rows, fitted, held_out, spread
 from benchmarks.fits.tables import COMMITTED, CURVES, block, device_of, directory_given, rounded, rows
 from solver.catalog.curves import Fit, GemmCurve
+from solver.catalog.efficiency import efficiency
+from solver.cost.machine import FP4_BYTES, matmul_tflops
 from solver.cost.operators import Rate, gemm_s
+from solver.domain.workload import Precision
 from solver.units import bytes_per_s_from_gb_s, flops_from_tflops, seconds_from_ms, seconds_from_us
 
-KINDS = {"bfloat16": "half", "fp8": "fp8", "fp8_block": "fp8_block"}
+KINDS = {"bfloat16": "half", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "fp4"}
+ELEMENT_BYTES = {"half": 2.0, "fp8": 1.0, "fp8_block": 1.0, "fp4": FP4_BYTES}
+PRECISIONS: Mapping[str, Precision] = {"half": "bf16", "fp8": "fp8", "fp8_block": "fp8", "fp4": "nvfp4"}
 LARGE = 512                                                # rows (m) of a product of training size
 SMALL_WEIGHT = 0.3                                         # of a row below that
 FOLDS = 5                                                  # (n, k) shapes are held out together, two or more at a time
@@ -22,8 +28,7 @@ _SHARED = (Parameter(name="compute", start=0.85, lowest=0.1, highest=1.0),
            Parameter(name="wave", start=0.15, lowest=1e-3, highest=5.0, sigma=0.7),
            Parameter(name="short_k", start=150.0, lowest=1.0, highest=3000.0, sigma=0.7))
 _CAST = Parameter(name="cast_bytes", start=6.0, lowest=0.01, highest=40.0, sigma=0.7)
-_FLOOR = Parameter(name="floor_us", start=100.0, lowest=10.0, highest=400.0)
-PARAMETERS = {"half": _SHARED, "fp8": (*_SHARED, _CAST), "fp8_block": (*_SHARED, _CAST, _FLOOR)}
+PARAMETERS = {kind: _SHARED if kind == "half" else (*_SHARED, _CAST) for kind in ELEMENT_BYTES}
 SOURCE = "gemm.csv: isolated products of {kernel}, aiconfigurator-core 0.12.0 (Apache-2.0)"
 
 
@@ -38,12 +43,12 @@ class Table:
     seconds: Floats
 
     @property
-    def large(self) -> np.ndarray:
+    def large(self) -> NDArray[np.bool_]:
         """Which rows are of training size."""
         return np.array([m >= LARGE for m, _, _ in self.shapes])
 
     @property
-    def folds(self) -> np.ndarray:
+    def folds(self) -> Rows:
         """Which fold holds a row out, by its (n, k)."""
         weights = sorted({(n, k) for _, n, k in self.shapes})
         return np.array([weights.index((n, k)) % FOLDS for _, n, k in self.shapes])
@@ -61,28 +66,27 @@ def tables(directory: Path = COMMITTED) -> list[Table]:
 def rate_of(table: Table, curve: GemmCurve) -> Rate:
     """The idle device at its peak: isolated products do not throttle it."""
     device = device_of(table.gpu)
-    half = device.bf16_tflops or device.fp16_tflops or 0.0
-    peak, size = (half, 2.0) if table.kind == "half" else (device.fp8_tflops or half, 1.0)
+    peak = matmul_tflops(device, PRECISIONS[table.kind], efficiency().compute.fp4_over_fp8_peak)
     return Rate(flops_s=flops_from_tflops(peak), bandwidth_bytes_s=bytes_per_s_from_gb_s(device.memory_bandwidth_gb_s), curve=curve,
-                sms=CURVES[table.gpu][2], element_bytes=size)
+                sms=CURVES[table.gpu][2], element_bytes=ELEMENT_BYTES[table.kind])
 
 
 def measured_call_s(rate: Rate, shape: tuple[float, float, float]) -> float:
-    """What one call of the table takes: the product, after quantising its first operand, and no less than its host code."""
+    """What one call of the table takes: the product, after quantising its first operand."""
     m, n, k = shape
-    return max(gemm_s(rate, m, n, k) + rate.curve.cast_bytes * m * k / rate.bandwidth_bytes_s, rate.curve.floor_s)
+    return gemm_s(rate, m, n, k) + rate.curve.cast_bytes * m * k / rate.bandwidth_bytes_s
 
 
 def curve_of(figures: Mapping[str, float]) -> GemmCurve:
-    """A curve from named figures, times in microseconds."""
-    return GemmCurve(**{(key.removesuffix("_us") + "_s" if key.endswith("_us") else key): (seconds_from_us(value) if key.endswith("_us") else value)
-                        for key, value in figures.items()})
+    """A curve from named figures, its fixed time in microseconds."""
+    rest = {key: value for key, value in figures.items() if key != "fixed_us"}
+    return GemmCurve(fixed_s=seconds_from_us(figures["fixed_us"]), fit=None, **rest)
 
 
-def log_errors(table: Table, curve: GemmCurve, chosen: Floats | None = None) -> Floats:
+def log_errors(table: Table, curve: GemmCurve, chosen: Rows | None = None) -> Floats:
     """Log of predicted over measured, of the rows numbered in `chosen` (all by default)."""
     rate = rate_of(table, curve)
-    numbers = range(len(table.shapes)) if chosen is None else [int(i) for i in chosen]
+    numbers = range(len(table.shapes)) if chosen is None else chosen.tolist()
     return np.array([np.log(measured_call_s(rate, table.shapes[i]) / table.seconds[i]) for i in numbers])
 
 
@@ -94,7 +98,7 @@ def fit(table: Table) -> tuple[dict[str, float], Fit]:
     def curve(values: Floats) -> GemmCurve:
         return curve_of({p.name: float(v) for p, v in zip(parameters, values, strict=True)})
 
-    def without(chosen: Floats) -> Floats:
+    def without(chosen: Rows) -> Floats:
         return fitted(parameters, lambda values: log_errors(table, curve(values), chosen), weights[chosen])
 
     errors = held_out(without, lambda values, chosen: log_errors(table, curve(values), chosen), table.folds)

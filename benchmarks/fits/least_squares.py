@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]                                    # row numbers of a table
 HUBER = 0.1                                                # relative errors beyond this count linearly
 NOISE = 0.1                                                # relative error of one row that a prior of one sigma weighs as much as
-STEPS = 80
+STEPS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,8 @@ def _loss(error: Floats, weights: Floats) -> float:
     return float(np.sum(weights * np.where(size <= HUBER, 0.5 * size * size, HUBER * (size - 0.5 * HUBER))))
 
 
-def held_out(fit: Callable[[Floats], Floats], log_errors: Callable[[Floats, Floats], Floats], folds: NDArray[np.int_]) -> Floats:
-    """Relative error of every row as predicted by a fit without its fold. `fit` and `log_errors` take row numbers."""
+def held_out(fit: Callable[[Rows], Floats], log_errors: Callable[[Floats, Rows], Floats], folds: Rows) -> Floats:
+    """Relative error of every row as predicted by a fit without its fold."""
     found = np.empty(len(folds))
     rows = np.arange(len(folds))
     for fold in np.unique(folds):

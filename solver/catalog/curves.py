@@ -30,8 +30,8 @@ class Fit:
 class GemmCurve:
     """Efficiency of matrix products on an idle device: shares of peak FLOP/s and of memory bandwidth, a fixed time, wave and short-k losses.
 
-    cast_bytes: per element of the first operand, what the measured kernel spends on quantising it; floor_s: the time under which the measured call
-    never falls, as its host code takes that long. Both describe the table; layers price casts and launches themselves.
+    cast_bytes: per element of the first operand, what the measured call spends on quantising it. It describes the table: layers price casts
+    themselves.
     """
 
     compute: float
@@ -40,20 +40,22 @@ class GemmCurve:
     wave: float
     short_k: float
     cast_bytes: float = 0.0
-    floor_s: float = 0.0
     fit: Fit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionCurve:
-    """Forward time of a fused attention core: share of the 16-bit peak that long sequences reach, the length at which work per token equals work per
-    score, the part of the longest block's time that the other multiprocessors wait for, and a fixed time.
+    """Forward time of a fused attention core: share of the 16-bit peak that long sequences reach, the softmax of a score as head width that it is
+    worth and as the least width that a score costs, the length at which work per token equals work per score, the part of the longest block's time
+    that the other multiprocessors wait for, and a fixed time.
 
     cache_bytes: passes over keys and values for a cache that the measured kernel writes and training does not.
     """
 
     kernel: str                                            # generation: flash_2, flash_3
     forward: float
+    softmax_width: float
+    least_width: float
     half_length: float
     imbalance: float
     fixed_s: float

@@ -1,9 +1,9 @@
 """The work of one layer on one GPU: matrix products, attention core, elementwise bytes, forward, backward and the share of weight gradients."""
 from dataclasses import dataclass
 
-from solver.cost.experts import expert_elementwise, expert_work
+from solver.cost.experts import expert_elements, expert_work
 from solver.cost.machine import Machine
-from solver.cost.operators import QUERY_BLOCK, attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area
+from solver.cost.operators import QUERY_BLOCK, attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area, visited_area
 from solver.cost.setting import Setting
 from solver.cost.share import Share
 from solver.domain.model import Architecture, LayerClass
@@ -94,11 +94,11 @@ def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, 
     window = float(model.sliding_window) if layer_class.attention in ("sliding_attention", "chunked_attention") and model.sliding_window else None
     qk, v = head_widths(model)
     heads = model.num_attention_heads / share.tp
-    area = score_area(share.seq_len, window) / share.cp
-    flops = attention_flops(share.sequences, area, heads, qk, v)
     if share.kernel != "unfused":
-        return fused_attention_s(machine.attention[share.kernel], flops, keys=2.0 * area * share.cp / share.seq_len,
-                                 blocks=share.tokens * heads / QUERY_BLOCK)
+        visited = visited_area(share.seq_len, window)
+        return fused_attention_s(machine.attention[share.kernel], share.sequences * heads * visited / share.cp, qk + v,
+                                 keys=2.0 * visited / share.seq_len, blocks=share.tokens * heads / QUERY_BLOCK)
+    flops = attention_flops(share.sequences, score_area(share.seq_len, window) / share.cp, heads, qk, v)
     odd = constants.compute.odd_head_dim if qk % 8 else 1.0
     square = 2.0 * flops * odd / (machine.half.flops_s * machine.half.curve.compute * constants.compute.unfused_gemm_share)
     scores = score_elements(share, heads)

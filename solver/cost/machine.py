@@ -12,6 +12,8 @@ from solver.domain.workload import Precision, TrainingWorkload
 from solver.errors import Fault, NotCovered, UnknownName
 from solver.units import bytes_from_gib, bytes_per_s_from_gb_s, flops_from_tflops
 
+FP4_BYTES = 0.5625                                         # nvfp4: half a byte, and a one-byte scale for every 16 elements
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -96,7 +98,7 @@ def _linear(constants: Efficiency, device: Device, workload: TrainingWorkload, c
         return half
     peak = matmul_tflops(device, "nvfp4" if kind == "fp4" else "fp8", constants.compute.fp4_over_fp8_peak)
     return Rate(flops_s=flops_from_tflops(peak) * share, bandwidth_bytes_s=half.bandwidth_bytes_s, curve=curves.gemm[kind], sms=half.sms,
-                element_bytes=1.0, misaligned=constants.compute.misaligned)
+                element_bytes=FP4_BYTES if kind == "fp4" else 1.0, misaligned=constants.compute.misaligned)
 
 
 def _attention(arch: ArchEfficiency, curves: DeviceCurves, peak_flops_s: float) -> Mapping[str, AttentionRate]:
@@ -104,7 +106,8 @@ def _attention(arch: ArchEfficiency, curves: DeviceCurves, peak_flops_s: float) 
     curve = curves.attention
     waiting = 2.0 * curve.imbalance * curves.sms           # a causal sequence's last block is twice the mean one
     return {name: AttentionRate(flops_s=peak_flops_s, forward=curve.forward * share.forward, backward=curve.forward * share.backward,
-                                half_length=curve.half_length, waiting=waiting, fixed_s=curve.fixed_s) for name, share in arch.attention.items()}
+                                softmax_width=curve.softmax_width, least_width=curve.least_width, half_length=curve.half_length,
+                                waiting=waiting, fixed_s=curve.fixed_s) for name, share in arch.attention.items()}
 
 
 def _power_share(device: Device, constants: Efficiency) -> float:

@@ -5,6 +5,7 @@ from solver.catalog.curves import GemmCurve
 
 TILE = 128                                                 # rows and columns of the output tile that one multiprocessor computes
 QUERY_BLOCK = 128                                          # queries of one head that one multiprocessor takes at a time
+KEY_BLOCK = 128                                            # keys that it takes at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,11 @@ def score_area(seq_len: float, window: float | None) -> float:
     return seq_len * window - window * window / 2.0
 
 
+def visited_area(seq_len: float, window: float | None) -> float:
+    """Query-key pairs that a fused kernel computes: keys come in blocks, so a window's far edge is one block further."""
+    return score_area(seq_len, None if window is None else window + KEY_BLOCK)
+
+
 def attention_flops(batch: float, area: float, heads: float, qk_dim: float, v_dim: float) -> float:
     """FLOPs of the attention core forward: 2 (d_qk + d_v) per head and query-key pair. Backward of fused kernels has 2.5 times as many."""
     return 2.0 * batch * heads * area * (qk_dim + v_dim)
@@ -59,28 +65,33 @@ def attention_flops(batch: float, area: float, heads: float, qk_dim: float, v_di
 class AttentionRate:
     """How fast one GPU runs one generation of fused attention.
 
-    flops_s: 16-bit peak; forward, backward: share of it that long sequences reach; half_length: keys per query at which work per token equals work
-    per score; waiting: query blocks that the longest block's time is worth, over all multiprocessors.
+    flops_s: 16-bit peak; forward, backward: share of it that long sequences reach, the softmax counted as softmax_width more of head width;
+    least_width: head width that a score costs at least, where the softmax runs beside the products; half_length: keys per query at which work per
+    token equals work per score; waiting: query blocks that the longest block's time is worth, over all multiprocessors.
     """
 
     flops_s: float
     forward: float
     backward: float
+    softmax_width: float
+    least_width: float
     half_length: float
     waiting: float
     fixed_s: float
 
 
-def fused_attention_s(rate: AttentionRate, flops: float, keys: float, blocks: float) -> tuple[float, float]:
-    """Seconds (forward, backward) of a fused attention core of `flops` forward FLOPs.
+def fused_attention_s(rate: AttentionRate, pairs: float, widths: float, keys: float, blocks: float) -> tuple[float, float]:
+    """Seconds (forward, backward) of a fused attention core on `pairs` query-key pairs, summed over heads and sequences.
 
-    flops / (peak * e) * (1 + s_h / keys + waiting / blocks) + t0, apart for forward and backward (2.5 times the FLOPs). keys: s of a causal sequence,
-    2 area / s under a window; blocks: 128-query blocks over all heads and sequences. Every term grows in batch, heads and length. The forward shape
-    is fitted to isolated kernels with heads 128 wide (median 2 to 5 %); kernel releases of one generation differ by tens of percent.
+    2 pairs max(d_qk + d_v + 2 c, 2 w) / (peak * e) * (1 + s_h / keys + waiting / blocks) + t0, apart for forward and backward (2.5 times the work).
+    widths: d_qk + d_v; keys: mean pairs per query, doubled: s of a causal sequence; blocks: 128-query blocks over all heads and sequences. Every term
+    grows in batch, heads, widths and length. The forward shape is fitted to isolated kernels (median 3 to 6 %, heads 64 to 256 wide); kernel
+    releases of one generation differ by tens of percent.
     """
-    if flops <= 0 or keys <= 0 or blocks <= 0:
+    if pairs <= 0 or widths <= 0 or keys <= 0 or blocks <= 0:
         return 0.0, 0.0
-    work = flops / rate.flops_s * (1.0 + rate.half_length / keys + rate.waiting / blocks)
+    per_pair = 2.0 * max(widths + 2.0 * rate.softmax_width, 2.0 * rate.least_width)
+    work = pairs * per_pair / rate.flops_s * (1.0 + rate.half_length / keys + rate.waiting / blocks)
     return work / rate.forward + rate.fixed_s, 2.5 * work / rate.backward + rate.fixed_s
 
 

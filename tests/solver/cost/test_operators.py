@@ -1,11 +1,14 @@
 """Rooflines of single operators."""
+from dataclasses import replace
+
 import pytest
 
 from solver.catalog.curves import measured_curves
-from solver.cost.operators import AttentionRate, Rate, attention_flops, fused_attention_s, gemm_s, score_area
+from solver.cost.operators import KEY_BLOCK, AttentionRate, Rate, attention_flops, fused_attention_s, gemm_s, score_area, visited_area
 
 RATE = Rate(flops_s=312e12, bandwidth_bytes_s=2039e9, curve=measured_curves()["a100"].gemm["half"], sms=108, element_bytes=2.0, misaligned=1.15)
-CORE = AttentionRate(flops_s=312e12, forward=0.6, backward=0.4, half_length=1000.0, waiting=100.0, fixed_s=0.0)
+CORE = AttentionRate(flops_s=312e12, forward=0.6, backward=0.4, softmax_width=0.0, least_width=0.0, half_length=1000.0, waiting=100.0,
+                     fixed_s=0.0)
 
 
 def test_large_product_runs_near_its_compute_share():
@@ -47,17 +50,29 @@ def test_attention_flops_of_a_causal_sequence():
 
 
 def test_attention_reaches_half_its_share_at_the_half_length():
-    long, _ = fused_attention_s(CORE, 1e12, keys=1e9, blocks=1e9)
-    short, _ = fused_attention_s(CORE, 1e12, keys=1000.0, blocks=1e9)
+    long, _ = fused_attention_s(CORE, 1e10, 256, keys=1e9, blocks=1e9)
+    short, _ = fused_attention_s(CORE, 1e10, 256, keys=1000.0, blocks=1e9)
     assert short == pytest.approx(2 * long, rel=1e-4)
 
 
 def test_attention_waits_for_its_longest_block():
-    full, _ = fused_attention_s(CORE, 1e12, keys=1e9, blocks=1e9)
-    few, _ = fused_attention_s(CORE, 1e12, keys=1e9, blocks=50.0)
+    full, _ = fused_attention_s(CORE, 1e10, 256, keys=1e9, blocks=1e9)
+    few, _ = fused_attention_s(CORE, 1e10, 256, keys=1e9, blocks=50.0)
     assert few == pytest.approx(3 * full, rel=1e-4)
 
 
 def test_backward_has_two_and_a_half_times_the_operations():
-    forward, backward = fused_attention_s(CORE, 1e12, keys=4096.0, blocks=4096.0)
+    forward, backward = fused_attention_s(CORE, 1e10, 256, keys=4096.0, blocks=4096.0)
     assert backward == pytest.approx(2.5 * 0.6 / 0.4 * forward)
+
+
+def test_a_score_costs_its_softmax_whatever_the_head_width():
+    rate = replace(CORE, softmax_width=32.0, least_width=128.0)
+    narrow, even, wide = (fused_attention_s(rate, 1e10, widths, keys=1e9, blocks=1e9)[0] for widths in (128, 192, 448))
+    assert even == pytest.approx(narrow)                   # 2 * (64 + 32) and 2 * (96 + 32) both below or at the least width
+    assert wide == pytest.approx(2 * narrow)
+
+
+def test_a_window_is_one_key_block_wider_for_the_kernel():
+    assert visited_area(4096, 512) == score_area(4096, 512 + KEY_BLOCK)
+    assert visited_area(512, 480) == visited_area(512, None) == score_area(512, None)
