@@ -1,7 +1,7 @@
 """The work of one layer on one GPU: matrix products, attention core, elementwise bytes, forward, backward and the share of weight gradients."""
 from dataclasses import dataclass
 
-from solver.cost.experts import expert_elements, expert_work
+from solver.cost.experts import expert_elementwise, expert_work
 from solver.cost.machine import Machine
 from solver.cost.operators import QUERY_BLOCK, attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area, visited_area
 from solver.cost.setting import Setting
