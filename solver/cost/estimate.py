@@ -9,6 +9,7 @@ from solver.domain.placement import expand
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.domain.reading import layout_of
+from solver.domain.uniform import uniform_layout
 
 
 def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
@@ -19,11 +20,15 @@ def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
     shared = setting(problem)
     reasons: tuple[Reason, ...] = ()
     plan: Plan | None
-    if isinstance(what, Strategy):
+    layout = None
+    counted = uniform_layout(problem, what) if isinstance(what, Strategy) else None
+    if counted is not None:
+        layout, reasons = counted
+        plan = None
+    elif isinstance(what, Strategy):
         plan, reasons = expand(problem, what)
     else:
         plan = what
-    layout = None
     if plan is not None:
         layout, found = layout_of(problem, plan)
         reasons += found

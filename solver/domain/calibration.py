@@ -6,8 +6,8 @@ from dataclasses import dataclass
 class Calibration:
     """One fit of one calibration set.
 
-    coefficients: (name, multiplier) in the order of `solver.cost.calibration.COEFFICIENTS`, 1 where nothing was learned. version: digest of the fit, so
-    that an answer can be priced again; expected_error: relative error of the step time to expect from the fit's own left-out runs.
+    coefficients: (name, multiplier) in the order of `solver.cost.calibration.COEFFICIENTS`, 1 where nothing was learned. version: digest of the fit,
+    so that an answer can be priced again; expected_error: relative error of the step time to expect from the fit's own left-out runs.
     """
 
     set_name: str

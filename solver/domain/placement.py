@@ -16,7 +16,7 @@ from solver.domain.problem import Problem
 def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Reason, ...]]:
     """A uniform strategy as a plan: layers evenly, GPUs in the order of the node groups given, extra GPUs idle."""
     s = strategy
-    layers, reasons = _virtual_stage_layers(problem.model.num_layers, s)
+    layers, reasons = virtual_stage_layers(problem.model.num_layers, s)
     if layers is None:
         return None, reasons
     need = s.dp * s.cp * s.pp
@@ -27,12 +27,8 @@ def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Rea
         return None, (Reason(code="cluster.too_small", fix=fix,
                              message=f"tp {s.tp} x cp {s.cp} x dp {s.dp} x pp {s.pp} needs {need} tensor-parallel groups of {s.tp} GPUs; "
                                      f"the cluster has {have}"),)
-    if problem.workload.kind != "training" or problem.workload.global_batch_size % (s.dp * s.micro_batch_size):
-        batch = getattr(problem.workload, "global_batch_size", 0)
-        reasons += (Reason(code="data.batch_indivisible",
-                           message=f"global batch {batch} does not divide into dp {s.dp} x micro-batch {s.micro_batch_size}",
-                           fix=f"a divisor of {batch}"),)
-    micro_batches = max(1, getattr(problem.workload, "global_batch_size", 1) // (s.dp * s.micro_batch_size))
+    micro_batches, more = batch_split(problem, s)
+    reasons += more
     pipelines = []
     for replica in range(s.dp):
         stages = []
@@ -47,7 +43,18 @@ def expand(problem: Problem, strategy: Strategy) -> tuple[Plan | None, tuple[Rea
                 vocabulary_parallel_loss=s.vocabulary_parallel_loss, pipeline_vocabulary=s.pipeline_vocabulary, framework=s.framework), reasons
 
 
-def _virtual_stage_layers(num_layers: int, s: Strategy) -> tuple[tuple[tuple[tuple[int, int], ...], ...] | None, tuple[Reason, ...]]:
+def batch_split(problem: Problem, s: Strategy) -> tuple[int, tuple[Reason, ...]]:
+    """Micro-batches per pipeline, and the reason where the global batch does not divide."""
+    batch, share = getattr(problem.workload, "global_batch_size", 0), s.dp * s.micro_batch_size
+    if batch and batch % share == 0:
+        return batch // share, ()
+    return max(1, (batch or 1) // share), (Reason(
+        code="data.batch_indivisible", fix=f"a divisor of {batch}",
+        message=f"global batch {batch} does not divide into dp {s.dp} x micro-batch {s.micro_batch_size}"),)
+
+
+def virtual_stage_layers(num_layers: int, s: Strategy) -> tuple[tuple[tuple[tuple[int, int], ...], ...] | None, tuple[Reason, ...]]:
+    """Layer ranges by stage and virtual stage, or None and why not."""
     chunks = s.pp * s.virtual_stages
     if chunks > num_layers:
         return None, (Reason(code="pipeline.too_many_stages",
