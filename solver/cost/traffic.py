@@ -53,13 +53,13 @@ def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
 
 
 def _reduction_s(path: Path, size_bytes: float, scattered: bool) -> float:
-    """One reduction over the tensor ranks: reduce-scatter and all-gather under sequence parallelism, else an all-reduce.
+    """One reduction over the tensor ranks: an all-reduce, or under sequence parallelism reduce-scatter and all-gather, at most as long.
 
-    Never less than the former two: the search takes sequence parallelism never to lengthen anything, and stacks that train without it mostly keep
-    reductions inside the switch off. Too much by up to a third where they do not.
+    The latter alone would take up to a third longer where the switch reduces; stacks that run so overlap part of it with matrix products, and the
+    search takes sequence parallelism never to lengthen anything.
     """
-    seconds = scattered_all_reduce_s(path, size_bytes)
-    return seconds if scattered else max(seconds, all_reduce_s(path, size_bytes))
+    seconds = all_reduce_s(path, size_bytes)
+    return min(seconds, scattered_all_reduce_s(path, size_bytes)) if scattered else seconds
 
 
 def context_s(setting: Setting, path_of: PathOf, share: Share, ulysses: int, attention_forward_s: float, attention_backward_s: float) -> tuple[float,
