@@ -78,7 +78,6 @@ class ComputeConstants:
     odd_head_dim: float
     power_exponent: float
     nested_power_floor: float
-    grouped_gemm_share: float
     unfused_gemm_share: float
     fp4_over_fp8_peak: float
 
@@ -94,7 +93,6 @@ class ElementwiseConstants:
     fp8_cast: float
     logit: float
     embedding: float
-    dispatch: float
     recomputed_share_partial: float
 
 
@@ -102,7 +100,6 @@ class ElementwiseConstants:
 class CommunicationConstants:
     tensor_contention: float
     network_share: float
-    expert_share: float
     overlap_slowdown: float
     interleaved_edge_share: float
 
@@ -120,7 +117,17 @@ class HostConstants:
     backward_s: float
     recompute_s: float
     tensor_s: float
-    moe_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoEConstants:
+    """Layers with routed experts; host times are added to those of a dense layer."""
+
+    grouped_share: float
+    dispatch_bytes: float
+    network_gain: float
+    host_s: float
+    host_expert_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +170,7 @@ class Efficiency:
     communication: CommunicationConstants
     data_parallel: DataParallelConstants
     host: HostConstants
+    moe: MoEConstants
     memory: MemoryConstants
     confidence: ConfidenceConstants
 
@@ -184,7 +192,7 @@ def efficiency() -> Efficiency:
 
 def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
     """Constants from the parsed TOML; raises KeyError or TypeError where a constant is missing or unknown."""
-    host, memory, data_parallel = dict(data["host"]), dict(data["memory"]), dict(data["data_parallel"])
+    memory, data_parallel = dict(data["memory"]), dict(data["data_parallel"])
     return Efficiency(
         version=data["version"],
         archs={name: _arch(name, body) for name, body in data["arch"].items()},
@@ -196,11 +204,18 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
         elementwise=ElementwiseConstants(**data["elementwise"]),
         communication=CommunicationConstants(**data["communication"]),
         data_parallel=DataParallelConstants(step_overhead_s=seconds_from_ms(data_parallel.pop("step_overhead_ms")), **data_parallel),
-        host=HostConstants(**{name.removesuffix("_us") + "_s": seconds_from_us(value) for name, value in host.items()}),
+        host=HostConstants(**_in_seconds(data["host"])),
+        moe=MoEConstants(**_in_seconds(data["moe"])),
         memory=MemoryConstants(context_bytes=bytes_from_gib(memory.pop("context_gib")), dimension_bytes=bytes_from_gib(memory.pop("dimension_gib")),
                                **memory),
         confidence=ConfidenceConstants(**data["confidence"]),
     )
+
+
+def _in_seconds(body: Mapping[str, float]) -> dict[str, float]:
+    """Names that end in _us as seconds."""
+    return {name.removesuffix("_us") + "_s" if name.endswith("_us") else name: seconds_from_us(value) if name.endswith("_us") else value
+            for name, value in body.items()}
 
 
 def _arch(name: str, body: Mapping[str, Any]) -> ArchEfficiency:

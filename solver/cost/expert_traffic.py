@@ -13,15 +13,14 @@ def expert_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
     exposed.
 
     Together with backward: 4 (e - 1) / e * b s top_k h elements per layer. Dispatchers that send a token once per node spare the network the copies.
-    Inside a node dispatch kernels reach a share of the links only; between nodes the network bounds them. Overlap with computation is not modelled:
-    too much for stacks that overlap.
+    Kernels that do so also reach more of the network than NCCL. Overlap with computation is not modelled: too much for stacks that overlap.
     """
     model = setting.model
     if share.ep == 1 or not layer_class.moe or model.moe is None:
         return 0.0
     size = share.tokens / share.tp * model.moe.top_k * model.hidden_size * setting.activation_element
     fan_out = model.moe.top_k if once_per_node else None
-    reached = setting.constants.communication.expert_share
-    path = tuple(level if level.network else replace(level, bandwidth_bytes_s=level.bandwidth_bytes_s * reached)
+    gain = setting.constants.moe.network_gain if once_per_node else 1.0
+    path = tuple(replace(level, bandwidth_bytes_s=level.bandwidth_bytes_s * gain) if level.network else level
                  for level in path_of(share.ep, share.etp))
     return 2.0 * all_to_all_s(path, size, fan_out)

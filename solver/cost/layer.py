@@ -1,7 +1,7 @@
 """The work of one layer on one GPU: matrix products, attention core, elementwise bytes, forward, backward and the share of weight gradients."""
 from dataclasses import dataclass
 
-from solver.cost.experts import expert_elementwise, expert_work
+from solver.cost.experts import expert_elements, expert_work
 from solver.cost.machine import Machine
 from solver.cost.operators import QUERY_BLOCK, attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area, visited_area
 from solver.cost.setting import Setting
@@ -113,15 +113,17 @@ def score_elements(share: Share, heads: float) -> float:
 
 
 def elementwise_bytes(setting: Setting, layer_class: LayerClass, share: Share) -> float:
-    """Bytes of norms, residuals, activation, rotary, casts and dispatch of one layer forward."""
+    """Bytes of norms, residuals, activation, rotary, casts and dispatch of one layer forward. Experts cast what reaches them."""
     model, c = setting.model, setting.constants.elementwise
     tokens, h, t = share.tokens, model.hidden_size, share.tp
     replicated = c.replicated * tokens * h * share.replicated * (c.eager_norm if share.eager_norm else 1.0)
     fold = 3.0 if model.gated_ffn else 2.0
     attention = layer_class.attention != "mlp_only"
     sharded = 3.0 * projected_width(model, t) * tokens if attention else 0.0
-    sharded += fold * tokens * (model.moe.shared_width if layer_class.moe and model.moe is not None else model.ffn_hidden_size) / t
-    experts = expert_elementwise(model, layer_class, share)
-    cast = c.fp8_cast * tokens * (2.0 * h + (model.num_attention_heads * head_widths(model)[1] + model.ffn_hidden_size) / t) \
+    ffn = model.moe.shared_width if layer_class.moe and model.moe is not None else model.ffn_hidden_size
+    sharded += fold * tokens * ffn / t
+    experts = expert_elements(model, layer_class, share)
+    cast = c.fp8_cast * (tokens * (h + (h if ffn else 0.0) + (model.num_attention_heads * head_widths(model)[1] + ffn) / t) + experts.cast) \
         if setting.workload.precision in ("fp8", "nvfp4") else 0.0
-    return (replicated + c.sharded * (sharded + experts.activated) + c.dispatch * experts.dispatched) * setting.activation_element / 2.0 + cast
+    dispatched = setting.constants.moe.dispatch_bytes * experts.dispatched
+    return (replicated + c.sharded * (sharded + experts.activated) + dispatched) * setting.activation_element / 2.0 + cast
