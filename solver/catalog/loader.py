@@ -57,7 +57,7 @@ def _device_entry(row: dict[str, Any]) -> DeviceEntry:
     figures = {k: _figure(k, v) for k, v in row.items() if k in _DEVICE_FIELDS}
     reported_mib = row.get("reported_memory_mib")
     reported_gib = reported_mib * MIB / GIB if reported_mib is not None else row["memory_gib"]
-    optional = {k: row.get(k) for k in ("node_link", "pcie_gen", "price_source", "price_as_of", "compute_capability", "form_factor")}
+    optional = {k: row.get(k) for k in ("node_link", "peer_access", "pcie_gen", "price_source", "price_as_of", "compute_capability", "form_factor")}
     return DeviceEntry(device=Device(reported_memory_gib=float(reported_gib), **figures), aliases=tuple(row["aliases"]),
                        recalled_fields=tuple(row["recalled"]), link=row["link"], **optional)
 

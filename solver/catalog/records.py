@@ -14,6 +14,7 @@ class DeviceEntry:
     recalled_fields: tuple[str, ...]                       # figures written from memory, not looked up
     link: str                                              # row of the link tables that its fabric belongs to
     node_link: str | None = None                           # row that joins the link domains inside a node; None: PCIe does
+    peer_access: bool | None = None                        # False: GPUs reach each other over PCIe only through host memory
     pcie_gen: int | None = None
     price_source: str | None = None
     price_as_of: str | None = None

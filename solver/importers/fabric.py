@@ -6,6 +6,9 @@ from solver.catalog.records import CatalogLink, DeviceEntry
 from solver.domain.cluster import Device, FabricTier, NodeGroupSpec
 from solver.errors import Assumption
 
+STATED_PCIE = 1.25                                         # a stated fabric of up to so many times the device's PCIe is PCIe
+STAGED = "host-memory-staging"                             # row of the link tables that stands for PCIe without peer access
+
 
 def usual_network(bandwidth_gb_s: float) -> CatalogLink:
     """The usual kind of network of a bandwidth (GB/s per GPU and direction): the marked row whose raw rate is closest in ratio."""
@@ -23,17 +26,20 @@ def usual_latency(bandwidth_gb_s: float, pointer: str) -> tuple[float, Assumptio
 
 def tiers_of(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_node: int) -> tuple[tuple[FabricTier, ...], tuple[Assumption, ...]]:
     """The tiers of a group, the node's own fabric first, its network last, and what was assumed (pointers relative to the group)."""
-    inside, assumed = _stated(spec, entry, gpus_per_node) if spec.intra_node is not None else (_inside(spec, device, entry, gpus_per_node), ())
+    stated = spec.intra_node is not None
+    inside, assumed = _stated(spec, device, entry, gpus_per_node) if stated else (_inside(spec, device, entry, gpus_per_node), ())
     network, assumed_too = _network(spec, device, spec.nodes * gpus_per_node)
     return (*inside, network), (*assumed, *assumed_too)
 
 
-def _stated(spec: NodeGroupSpec, entry: DeviceEntry, gpus_per_node: int) -> tuple[tuple[FabricTier, ...], tuple[Assumption, ...]]:
+def _stated(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_node: int) -> tuple[tuple[FabricTier, ...], tuple[Assumption, ...]]:
+    """The stated fabric of a node: the device's own where it is faster than PCIe, else PCIe with peer access."""
     if spec.intra_node is None or gpus_per_node == 1:
         return (), ()
     assumed: tuple[Assumption, ...] = ()
     latency_us = spec.intra_node.latency_us
-    row = link(entry.link)
+    bus = entry.link.startswith("pcie") or spec.intra_node.bandwidth_gb_s <= STATED_PCIE * device.pcie_gb_s
+    row = _pcie(entry) if bus else link(entry.link)
     if latency_us is None:
         latency_us = row.latency_us
         message = f"no latency is given; {latency_us:g} us is taken, that of {row.name}"
@@ -53,7 +59,8 @@ def _inside(spec: NodeGroupSpec, device: Device, entry: DeviceEntry, gpus_per_no
         tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=row.raw_gb_s, latency_us=row.latency_us, name="intra_node", link=row.name))
     elif size < gpus_per_node and device.pcie_gb_s > 0:
         row = _pcie(entry)
-        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=row.latency_us, name="pcie", link=row.name))
+        tiers.append(FabricTier(size=gpus_per_node, bandwidth_gb_s=device.pcie_gb_s, latency_us=row.latency_us, name="pcie",
+                                link=STAGED if entry.peer_access is False else row.name))
     return tuple(tiers)
 
 
@@ -69,8 +76,7 @@ def domain_size(device: Device, gpus_per_node: int, nodes: int) -> int:
 
 
 def _pcie(entry: DeviceEntry) -> CatalogLink:
-    """The bus of a device: its own row where PCIe is all that joins it (which says whether peers reach each other), else that of its generation."""
-    return link(entry.link if entry.link.startswith("pcie") else f"pcie{entry.pcie_gen or 4}-x16")
+    return link(f"pcie{entry.pcie_gen or 4}-x16")
 
 
 def _network(spec: NodeGroupSpec, device: Device, gpus: int) -> tuple[FabricTier, tuple[Assumption, ...]]:
