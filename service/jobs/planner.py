@@ -39,16 +39,15 @@ class LibraryPlanner:
     def problem(self, request: PlanRequest | EstimateRequest) -> Problem:
         from solver.importers.request import problem_of
 
-        faults = [Fault(pointer=f"/{name}", message=f"{name} are not used by this version: answers would ignore them", legal="leave it out")
-                  for name in ("profiles", "calibration_set") if getattr(request, name) is not None]
-        if faults:
-            raise NotCovered(*faults)
+        if request.calibration_set is not None:
+            raise NotCovered(Fault(pointer="/calibration_set", message="calibration sets are not used by this version: answers would ignore them",
+                                   legal="leave it out"))
         if isinstance(request, PlanRequest):
             from solver.search.driver import refuse_uncovered
 
             refuse_uncovered(request.objective, request.constraints)
         margin = request.constraints.memory_margin if isinstance(request, PlanRequest) else request.memory_margin
-        return problem_of(request.model, request.cluster, request.workload, margin)
+        return problem_of(request.model, request.cluster, request.workload, margin, profiles=request.profiles)
 
     def estimate(self, problem: Problem, request: EstimateRequest) -> Estimate:
         from solver.cost.estimate import estimate

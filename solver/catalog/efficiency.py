@@ -153,6 +153,7 @@ class ConfidenceConstants:
     moe_factor: float
     preview_factor: float
     scaled_factor: float
+    profile_error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """How far to trust a predicted step time."""
 from solver.cost.bubble import CLOSED_FORMS
+from solver.cost.coverage import with_profiles
 from solver.cost.setting import Setting
 from solver.domain.estimate import Confidence
 from solver.domain.layout import Layout
@@ -22,4 +23,4 @@ def confidence_of(setting: Setting, layout: Layout | None) -> Confidence:
         error *= constants.preview_factor
     if len(archs) > 1:
         error *= constants.scaled_factor
-    return Confidence(basis="analytic", expected_error=min(WIDEST, error))
+    return with_profiles(setting, layout, Confidence(basis="analytic", expected_error=min(WIDEST, error)))

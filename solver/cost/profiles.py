@@ -5,7 +5,7 @@ ranks does the work of b / c sequences. Formulas keep their say where nothing wa
 split over ep and etp, of recompute modes, and with `extrapolate` of other tensor degrees and sequences. Measurements do not tell sequence parallelism
 apart: a figure holds with and without it, so the ratios are taken without it.
 """
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from solver.cost import memory
@@ -194,32 +194,55 @@ def bounded(shared: Setting, spec: UnitSpec) -> bool:
 
 
 def missing(shared: Setting, layout: Layout) -> tuple[Reason, ...]:
-    """What the profiles do not cover of a layout: one reason per stage and GPU type, with the nearest measurement."""
-    measured, found = shared.measured, []
+    """What the profiles do not cover of a layout: one reason per combination, at its first stage, with the nearest measurement."""
+    measured = shared.measured
     if measured is None or measured.extrapolate:
         return ()
+    found = []
+    for stage, what, gpu, tp, part in _uncovered(shared, measured, layout):
+        span = _span(measured, gpu, tp, part)
+        fix = f"{span} per data rank (micro_batch_size / dp), that measurement" if span is not None else "that measurement"
+        nearest = f"the nearest measurement is {span}" if span is not None else _known(measured)
+        found.append(Reason(code="profile.missing", stage=stage, message=f"the profiles have no {what}; {nearest}",
+                            fix=f"{fix}, or profiles.extrapolate true"))
+    return tuple(found)
+
+
+def beyond(shared: Setting, layout: Layout) -> tuple[str, ...]:
+    """Where a layout goes beyond the profiles, and what stands for the measurement there."""
+    measured = shared.measured
+    if measured is None:
+        return ()
+    found = []
+    for _, what, gpu, tp, part in _uncovered(shared, measured, layout):
+        span = _span(measured, gpu, tp, part)
+        found.append(f"no {what}: " + ("formulas alone" if span is None else f"carried over from {span} by the formulas' ratio"))
+    return tuple(found)
+
+
+def _uncovered(shared: Setting, measured: Measured, layout: Layout) -> Iterator[tuple[int, str, str, int, Part]]:
+    """(stage, words, GPU, tensor degree, part) of every combination that is not covered, at the first stage that has it."""
     told: set[tuple[str, int, float]] = set()
     for i, stage in enumerate(layout.stages):
         x = layout.micro_batch_size / (stage.dp * stage.cp)
         for gpu in dict.fromkeys(shared.machines[name].group.device.name for name in stage.groups):
-            part = measured.lacking(gpu, stage.tp, x)
-            if part is None or (gpu, stage.tp, x) in told:
-                continue
-            told.add((gpu, stage.tp, x))
-            there, fix = _nearest(measured, gpu, stage.tp, part)
-            message = f"the profiles have no {measured.name_of(part)} on {gpu} at tp {stage.tp} for {_count(x)} per data rank; {there}"
-            found.append(Reason(code="profile.missing", stage=i, message=message, fix=f"{fix}that measurement, or profiles.extrapolate true"))
-    return tuple(found)
+            part = measured.lacking(gpu, stage.tp, x) if (gpu, stage.tp, x) not in told else None
+            if part is not None:
+                told.add((gpu, stage.tp, x))
+                yield i, f"{measured.name_of(part)} on {gpu} at tp {stage.tp} for {_count(x)} per data rank", gpu, stage.tp, part
 
 
-def _nearest(measured: Measured, gpu: str, tp: int, part: Part) -> tuple[str, str]:
+def _span(measured: Measured, gpu: str, tp: int, part: Part) -> str | None:
+    """The nearest curve in words."""
     curve = _found(measured, gpu, tp, part)
     if curve is None:
-        known = sorted({name for name, _ in measured.curves})
-        return f"measured are {', '.join(known)}", ""
+        return None
     first, last = curve.forward.at[0], curve.forward.at[-1]
-    span = _count(first) if first == last else f"{first:g} to {_count(last)}"
-    return f"the nearest measurement is tp {curve.tp} with {span}", f"tp {curve.tp} with {span} per data rank (micro_batch_size / dp), "
+    return f"tp {curve.tp} with {_count(first) if first == last else f'{first:g} to {_count(last)}'}"
+
+
+def _known(measured: Measured) -> str:
+    return f"measured are {', '.join(sorted({name for name, _ in measured.curves})[:8])}"
 
 
 def _count(sequences: float) -> str:

@@ -56,10 +56,11 @@ class TimeParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """On what the answer rests, and the relative error of the step time to expect."""
+    """On what the answer rests, and the relative error of the step time to expect. `outside_data`: where it goes beyond what was measured."""
 
     basis: Basis
     expected_error: float
+    outside_data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

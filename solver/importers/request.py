@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from solver.catalog.loader import preset
 from solver.domain.calibration import Calibration
-from solver.domain.cluster import ClusterSpec
+from solver.domain.cluster import Cluster, ClusterSpec
 from solver.domain.model import Architecture, LayerType
 from solver.domain.problem import Problem
 from solver.domain.profiles import Profiles
@@ -13,6 +13,7 @@ from solver.errors import Assumption, NotCovered
 from solver.importers.clusters import cluster_of
 from solver.importers.gathering import Gathering
 from solver.importers.hugging_face import architecture_of
+from solver.importers.profiles import profiles_of
 
 DEFAULT_MEMORY_MARGIN = 0.08
 _PLANNED = "full_attention, sliding_attention, mlp_only"
@@ -33,12 +34,21 @@ def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memor
         pointer = _pointer(model)
         _check_covered(gathering, architecture, pointer)
         architecture = _fit_to_length(gathering, architecture, pointer, workload)
+    measured = _profiles(gathering, profiles, architecture, resolved[0]) if architecture is not None and resolved is not None else None
     gathering.raise_if_any()
     assert architecture is not None and resolved is not None    # or the line above has raised
     gathering.assume("/cluster", *resolved[1])
     return Problem(model=architecture, cluster=resolved[0], workload=workload, assumptions=tuple(gathering.assumptions),
-                   profiles=profiles, calibration=calibration,
+                   profiles=measured, calibration=calibration,
                    memory_margin=DEFAULT_MEMORY_MARGIN if memory_margin is None else memory_margin)
+
+
+def _profiles(gathering: Gathering, profiles: Profiles | None, model: Architecture, cluster: Cluster) -> Profiles | None:
+    read = gathering.attempt("/profiles", lambda: profiles_of(profiles, model, cluster)) if profiles is not None else None
+    if read is None:
+        return None
+    gathering.assume("/profiles", *read[1])
+    return read[0]
 
 
 def _check_workload(gathering: Gathering, workload: Workload) -> None:

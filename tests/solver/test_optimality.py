@@ -23,7 +23,7 @@ from solver.search.result import SearchResult
 from solver.search.solve import Limits
 from solver.verify import judge
 from tests.solver.cost.problems import node_group
-from tests.solver.small_problems import small_problem, some_constraints, uniform_strategies, unlike_layouts
+from tests.solver.small_problems import small_problem, some_constraints, uniform_strategies, unlike_layouts, with_profiles
 
 EXACT = 1 + 1e-9
 CP_SAT = 1 + 2e-6                                          # its bounds carry the rounding to integers
@@ -73,9 +73,9 @@ def best_by_enumeration(seed: int, problem: Problem, allowed: Constraints, most:
     return best
 
 
-def check(seed: int, most: int) -> SearchResult:
+def check(seed: int, most: int, problem: Problem | None = None) -> SearchResult:
     """The search against enumeration; what it answers against the judge."""
-    problem, allowed = small_problem(seed), some_constraints(seed)
+    problem, allowed = problem or small_problem(seed), some_constraints(seed)
     answer = solved(problem, allowed)
     best = best_by_enumeration(seed, problem, allowed, most)
     assert answer.search.stopped == "proof", f"seed {seed}: {answer.search}"
@@ -96,6 +96,18 @@ def test_no_layout_beats_an_optimal_plan(seed: int) -> None:
 @pytest.mark.long
 def test_no_layout_beats_an_optimal_plan_of_many_problems() -> None:
     outcomes = [check(seed, 4_000).outcome for seed in range(1_000, 1_400)]
+    assert {"optimal", "infeasible"} == set(outcomes)
+
+
+@pytest.mark.parametrize("seed", [62, 117, *range(160, 176)])
+def test_no_layout_beats_an_optimal_plan_by_measured_layers(seed: int) -> None:
+    """Measurements that rise per sequence and have gaps: the search proposes nothing that they miss, and misses nothing that they cover."""
+    check(seed, 150, with_profiles(small_problem(seed), seed))
+
+
+@pytest.mark.long
+def test_no_layout_beats_an_optimal_plan_of_many_problems_by_measured_layers() -> None:
+    outcomes = [check(seed, 2_000, with_profiles(small_problem(seed), seed)).outcome for seed in range(4_000, 4_300)]
     assert {"optimal", "infeasible"} == set(outcomes)
 
 
