@@ -1,13 +1,22 @@
 """The search under layer profiles: it proposes what they cover, says what they leave out, and what would help."""
+import itertools
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from solver.cost.estimate import estimate
 from solver.domain.options import Constraints, SearchOptions
 from solver.domain.problem import Problem
 from solver.domain.profiles import LayerProfile, Profiles
 from solver.search import driver
+from solver.search.explore import table_factory
+from solver.search.probes import family_bound, probe
 from solver.search.result import SearchResult
+from solver.search.space import Context, Space, divisors
 from solver.verify import judge
 from tests.solver.cost.problems import SMALL, node_group, problem
+from tests.solver.small_problems import small_problem, uniform_strategies, with_profiles
 
 
 def by_profiles(*covered: tuple[int, int], extrapolate: bool = False, parameter_bytes: float | None = None) -> Problem:
@@ -58,3 +67,39 @@ def test_measured_weights_decide_what_fits():
     fits, over = (solved(by_profiles((1, 1), (2, 1), parameter_bytes=size)) for size in (1e8, 2e11))
     assert fits.outcome == "optimal" and over.outcome == "infeasible"
     assert [r.code for r in over.reasons] == ["memory.layout"]
+
+
+def bound_of(of: Problem, context: Context, b: int) -> float:
+    space, factory = Space(of, Constraints()), table_factory(of, Constraints())
+    gpus = np.array([float(space.gpus[g.name]) for g in space.groups])
+    return family_bound(probe(space, factory, context, b, space.recompute_modes()), gpus, context.cp, space.workload.global_batch_size // b)
+
+
+def test_a_slow_large_micro_batch_excludes_no_smaller_one():
+    """One GPU: four sequences in one micro-batch take ten times what they take one by one; three were not measured at all, so not six."""
+    rows = [(1, 1e-3), (4, 4e-2)]
+    of = replace(problem(SMALL, (node_group(nodes=1, gpus_per_node=1),), global_batch_size=12), profiles=Profiles(layers=tuple(
+        LayerProfile(gpu="A100-SXM4-80GB", tp=1, micro_batch_size=b, layer="block", forward_s=s, backward_s=2 * s) for b, s in rows)))
+    context = Context(cp=1, ulysses=1, ep=1, etp=1, sequence_parallel=True)
+    assert bound_of(of, context, 4) == bound_of(of, context, 12) == bound_of(of, context, 1) <= 12 * 3e-3 * SMALL.num_layers
+    answer = solved(of)
+    assert answer.plan is not None and answer.plan.micro_batch_size == 1
+
+
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_a_familys_bound_holds_for_all_its_divisors(seed: int) -> None:
+    """A micro-batch size excludes its divisors: whatever was measured, none of their layouts may be faster than its bound."""
+    of, allowed = with_profiles(small_problem(seed), seed), Constraints()
+    batch = Space(of, allowed).workload.global_batch_size
+    least: dict[tuple[Context, int], float] = {}
+    for strategy in itertools.islice(uniform_strategies(of, allowed), 0, 40_000, 37):
+        found = estimate(of, strategy)
+        if found.feasible and found.step_time_s is not None:
+            context = Context(cp=strategy.cp, ulysses=strategy.ulysses or 1, ep=strategy.ep, etp=strategy.etp, sequence_parallel=True)
+            key = context, strategy.micro_batch_size
+            least[key] = min(least.get(key, np.inf), found.step_time_s)
+    for (context, size), fastest in least.items():
+        for b in divisors(batch):
+            if b % size == 0:
+                bound = bound_of(of, context, b)
+                assert bound <= fastest * (1 + 1e-9), f"seed {seed}: micro-batches of {b} bound those of {size} by {bound} s, {fastest} s is possible"
