@@ -3,6 +3,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,12 @@ def measured_call_s(gpu: str, curve: AttentionCurve, call: Call) -> float:
         + curve.cache_bytes * cached / bytes_per_s_from_gb_s(device.memory_bandwidth_gb_s)
 
 
+def curve_of(figures: Mapping[str, Any]) -> AttentionCurve:
+    """A curve from named figures, its fixed time in microseconds."""
+    rest = {key: value for key, value in figures.items() if key != "fixed_us"}
+    return AttentionCurve(fixed_s=seconds_from_us(figures["fixed_us"]), fit=None, **rest)
+
+
 def log_errors(table: Table, curve: AttentionCurve, chosen: Rows | None = None) -> Floats:
     """Log of predicted over measured, of the rows numbered in `chosen` (all by default)."""
     numbers = range(len(table.calls)) if chosen is None else chosen.tolist()
@@ -94,8 +101,7 @@ def fit(table: Table) -> tuple[dict[str, str | float], Fit]:
     generation = GENERATIONS[table.kernel]
 
     def curve(values: Floats) -> AttentionCurve:
-        figures = {p.name: float(v) for p, v in zip(PARAMETERS, values, strict=True)}
-        return AttentionCurve(kernel=generation, fixed_s=seconds_from_us(figures.pop("fixed_us")), fit=None, **figures)
+        return curve_of({"kernel": generation, **{p.name: float(v) for p, v in zip(PARAMETERS, values, strict=True)}})
 
     def without(chosen: Rows) -> Floats:
         return fitted(PARAMETERS, lambda values: log_errors(table, curve(values), chosen), weights[chosen])

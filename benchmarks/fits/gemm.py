@@ -30,6 +30,8 @@ _SHARED = (Parameter(name="compute", start=0.85, lowest=0.1, highest=1.0),
 _CAST = Parameter(name="cast_bytes", start=6.0, lowest=0.01, highest=40.0, sigma=0.7)
 PARAMETERS = {kind: _SHARED if kind == "half" else (*_SHARED, _CAST) for kind in ELEMENT_BYTES}
 SOURCE = "gemm.csv: isolated products of {kernel}, aiconfigurator-core 0.12.0 (Apache-2.0)"
+LAYER_SOURCE = "vidur_layer_ops.csv: products of Llama layers, microsoft/vidur 7d47513 (MIT)"
+HEAD_WIDTH = 128                                           # of the layers in vidur_layer_ops.csv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Table:
 
     gpu: str
     kind: str
-    kernel: str
+    source: str
     shapes: tuple[tuple[float, float, float], ...]
     seconds: Floats
 
@@ -55,12 +57,26 @@ class Table:
 
 
 def tables(directory: Path = COMMITTED) -> list[Table]:
-    """gemm.csv by device and precision, in the file's order."""
+    """gemm.csv by device and precision, in the file's order, then the devices that vidur_layer_ops.csv alone has."""
     found: defaultdict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     for row in rows(directory, "gemm.csv"):
         found[row["gpu"], KINDS[row["dtype"]], row["kernel"]].append(row)
-    return [Table(gpu=gpu, kind=kind, kernel=kernel, shapes=tuple((float(r["m"]), float(r["n"]), float(r["k"])) for r in given),
-                  seconds=np.array([seconds_from_ms(float(r["latency_ms"])) for r in given])) for (gpu, kind, kernel), given in found.items()]
+    given_alone = [table for table in layer_tables(directory) if table.gpu in CURVES]
+    return [Table(gpu=gpu, kind=kind, source=SOURCE.format(kernel=kernel), shapes=tuple((float(r["m"]), float(r["n"]), float(r["k"])) for r in given),
+                  seconds=np.array([seconds_from_ms(float(r["latency_ms"])) for r in given]))
+            for (gpu, kind, kernel), given in found.items()] + given_alone
+
+
+def layer_tables(directory: Path = COMMITTED) -> list[Table]:
+    """The four products of every layer in vidur_layer_ops.csv, by device."""
+    found: defaultdict[str, list[tuple[tuple[float, float, float], float]]] = defaultdict(list)
+    for row in rows(directory, "vidur_layer_ops.csv"):
+        tokens, h, tp = float(row["num_tokens"]), float(row["hidden"]), float(row["tp"])
+        f, q, kv = float(row["ffn"]) / tp, HEAD_WIDTH * float(row["heads"]) / tp, HEAD_WIDTH * max(1.0, float(row["kv_heads"]) / tp)
+        for column, n, k in (("qkv_proj_ms", q + 2.0 * kv, h), ("o_proj_ms", h, q), ("mlp_up_gate_ms", 2.0 * f, h), ("mlp_down_ms", h, f)):
+            found[row["gpu"]].append(((tokens, n, k), seconds_from_ms(float(row[column]))))
+    return [Table(gpu=gpu, kind="half", source=LAYER_SOURCE, shapes=tuple(shape for shape, _ in given),
+                  seconds=np.array([s for _, s in given])) for gpu, given in found.items()]
 
 
 def rate_of(table: Table, curve: GemmCurve) -> Rate:
@@ -108,7 +124,7 @@ def fit(table: Table) -> tuple[dict[str, float], Fit]:
     widths = [w for shape in weights_shapes for w in shape]
     shapes = f"m {', '.join(f'{m:.0f}' for m in ms)}; {len(weights_shapes)} pairs (n, k) from {min(widths):.0f} to {max(widths):.0f}"
     return ({p.name: rounded(float(v)) for p, v in zip(parameters, values, strict=True)},
-            Fit(source=SOURCE.format(kernel=table.kernel), shapes=shapes, rows=len(table.shapes), median=rounded(median), p90=rounded(p90),
+            Fit(source=table.source, shapes=shapes, rows=len(table.shapes), median=rounded(median), p90=rounded(p90),
                 large_median=rounded(large_median), large_p90=rounded(large_p90)))
 
 

@@ -22,7 +22,9 @@ CURVES = {                                                 # the tables' names: 
     "l40s": ("l40s", "L40S", 142),
     "rtx_pro_6000_server": ("rtx-pro-6000", "RTX-PRO-6000-Server", 188),
     "b60": ("arc-b60", "Arc-Pro-B60-24GB", 20),
+    "a40": ("a40", "A40", 84),
 }
+VIDUR = {"a100": ("a100", "A100-SXM4-80GB"), "h100": ("h100", "H100-SXM5-80GB"), "a40": ("a40", "A40")}
 
 
 def rows(directory: Path, name: str) -> list[dict[str, str]]:

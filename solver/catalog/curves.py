@@ -64,11 +64,31 @@ class AttentionCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ElementwiseCurve:
+    """Share of the memory bandwidth that single kernels of a layer reach, and the time that each takes at least."""
+
+    norm: float
+    residual: float
+    activation: float
+    rope: float
+    fixed_s: float
+    fit: Fit | None = None
+
+    @property
+    def share(self) -> float:
+        """Of all kernels of a gated layer, by the bytes that each moves (Llama-70B: two norms 8, two residuals 12, activation 21, rotary 4.5 per
+        token and hidden unit)."""
+        moved = ((8.0, self.norm), (12.0, self.residual), (21.0, self.activation), (4.5, self.rope))
+        return sum(size for size, _ in moved) / sum(size / reached for size, reached in moved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCurves:
     """One device's curves. `gemm` has "half" and, where the device has such units, "fp8", "fp8_block" and "fp4".
 
     measured: a table of this device exists; otherwise the shape is that of `name`, at the device's own peaks, and `expected_error` is the least
-    error of a step time that it allows.
+    error of a step time that it allows. elementwise_gain: share of the memory bandwidth that elementwise kernels reach, over that of the device that
+    the architecture's constants were fitted on.
     """
 
     name: str
@@ -76,6 +96,8 @@ class DeviceCurves:
     sms: int                                               # streaming multiprocessors or compute units
     gemm: Mapping[str, GemmCurve]
     attention: AttentionCurve
+    elementwise: ElementwiseCurve | None = None
+    elementwise_gain: float = 1.0
     expected_error: float = 0.0
     source: str = ""
 
@@ -122,14 +144,21 @@ def _scaled_curves(given: Mapping[str, Any]) -> DeviceCurves:
     like, by = measured_curves()[given["like"]], given.get("compute", 1.0)
     gemm = {kind: replace(curve, compute=curve.compute * by, fit=None) for kind, curve in like.gemm.items()}
     attention = replace(like.attention, forward=like.attention.forward * by, fit=None)
-    return DeviceCurves(name=like.name, measured=False, sms=given.get("sms", like.sms), gemm=gemm, attention=attention,
-                        expected_error=given["expected_error"], source=given["source"])
+    return replace(like, measured=False, sms=given.get("sms", like.sms), gemm=gemm, attention=attention, elementwise=None,
+                   expected_error=given["expected_error"], source=given["source"])
 
 
 def _curves(name: str, body: Mapping[str, Any]) -> DeviceCurves:
     gemm = {kind: GemmCurve(**_in_seconds(given)) for kind, given in body["gemm"].items()}
+    elementwise = _elementwise(body)
+    against = _elementwise(_data(body["elementwise_against"])) if "elementwise_against" in body else None
     return DeviceCurves(name=name, measured=True, sms=body["sms"], gemm=gemm, attention=AttentionCurve(**_in_seconds(body["attention"])),
+                        elementwise=elementwise, elementwise_gain=elementwise.share / against.share if elementwise and against else 1.0,
                         source=body["source"])
+
+
+def _elementwise(body: Mapping[str, Any]) -> ElementwiseCurve | None:
+    return ElementwiseCurve(**_in_seconds(body["elementwise"])) if "elementwise" in body else None
 
 
 def _in_seconds(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def machine(constants: Efficiency, group: NodeGroup, workload: TrainingWorkload)
     half = _half(constants, device, workload, curves, bandwidth, sustained if workload.precision != "fp32" else clock)
     return Machine(group=group, arch=arch, linear=_linear(constants, device, workload, curves, half, arch.narrow * sustained), half=half,
                    attention=_attention(arch, curves, _half_peak(constants, device, workload) * clock),
-                   elementwise_bytes_s=bandwidth * arch.elementwise_share, memory_bytes_s=bandwidth,
+                   elementwise_bytes_s=bandwidth * arch.elementwise_share * curves.elementwise_gain, memory_bytes_s=bandwidth,
                    capacity_bytes=bytes_from_gib(device.capacity_gib), measured=curves.measured,
                    expected_error=max(own.expected_error if own else 0.0, arch.expected_error, curves.expected_error))
 

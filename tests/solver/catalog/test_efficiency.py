@@ -4,7 +4,6 @@ from importlib.resources import files
 
 import pytest
 
-from solver.catalog.curves import curves_of
 from solver.catalog.efficiency import efficiency, efficiency_of
 from solver.catalog.loader import devices
 from solver.domain.degrees import Framework
@@ -33,14 +32,6 @@ def test_shares_in_training_stay_within_what_operators_reach_alone(name):
     assert 0.0 < arch.sustained <= 1.0
     assert all(0.0 < share.backward <= share.forward <= 1.0 for share in arch.attention.values())
     assert 0.0 < arch.expected_error < 1.0
-
-
-@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
-def test_sustained_products_stay_below_the_peak(device):
-    arch = efficiency().arch(device.arch)
-    curves = curves_of(device.name, device.arch)
-    assert 0.0 < curves.gemm["half"].compute * arch.sustained < 1.0
-    assert all(0.0 < curve.compute * arch.sustained * arch.narrow < 1.0 for kind, curve in curves.gemm.items() if kind != "half")
 
 
 def test_an_unknown_architecture_takes_the_default_and_says_so():

@@ -2,9 +2,11 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.catalog.curves import measured_curves
-from solver.cost.operators import KEY_BLOCK, AttentionRate, Rate, attention_flops, fused_attention_s, gemm_s, score_area, visited_area
+from solver.cost.operators import KEY_BLOCK, QUERY_BLOCK, AttentionRate, Rate, attention_flops, fused_attention_s, gemm_s, score_area, visited_area
 
 RATE = Rate(flops_s=312e12, bandwidth_bytes_s=2039e9, curve=measured_curves()["a100"].gemm["half"], sms=108, element_bytes=2.0, misaligned=1.15)
 CORE = AttentionRate(flops_s=312e12, forward=0.6, backward=0.4, softmax_width=0.0, least_width=0.0, half_length=1000.0, waiting=100.0,
@@ -76,3 +78,43 @@ def test_a_score_costs_its_softmax_whatever_the_head_width():
 def test_a_window_is_one_key_block_wider_for_the_kernel():
     assert visited_area(4096, 512) == score_area(4096, 512 + KEY_BLOCK)
     assert visited_area(512, 480) == visited_area(512, None) == score_area(512, None)
+
+
+SIZE = st.floats(1e-2, 1e6)
+FACTOR = st.floats(1.0, 100.0)
+CURVES = st.sampled_from([(curves, kind) for curves in measured_curves().values() for kind in curves.gemm])
+
+
+@given(CURVES, SIZE, SIZE, SIZE, FACTOR, st.sampled_from(range(3)), st.floats(1.0, 64.0))
+def test_a_larger_product_never_takes_less_time(of, m, n, k, factor, which, copies):
+    """For every measured curve and positive real sizes; alignment apart, which is a property of the shape and not of the amount of work."""
+    curves, kind = of
+    rate = replace(RATE, curve=curves.gemm[kind], sms=curves.sms, misaligned=1.0)
+    grown = [m, n, k]
+    grown[which] *= factor
+    assert gemm_s(rate, *grown, copies=copies) >= gemm_s(rate, m, n, k, copies=copies) * (1 - 1e-12)
+    assert gemm_s(rate, m, n, k, copies=copies * factor) >= gemm_s(rate, m, n, k, copies=copies) * (1 - 1e-12)
+
+
+@given(SIZE, SIZE, SIZE, st.integers(2, 16))
+def test_splitting_a_product_never_gains(m, n, k, parts):
+    assert parts * gemm_s(RATE, m, n / parts, k) * RATE.misaligned >= gemm_s(RATE, m, n, k) * (1 - 1e-12)
+
+
+@given(st.sampled_from(list(measured_curves().values())), st.floats(1e-2, 64.0), st.integers(1, 128), st.integers(16, 1_000_000), st.integers(8, 256),
+       st.one_of(st.none(), st.integers(1, 65_536)), FACTOR)
+def test_more_attention_never_takes_less_time(curves, batch, heads, seq_len, width, window, factor):
+    curve = curves.attention
+    rate = AttentionRate(flops_s=1e15, forward=curve.forward, backward=0.5 * curve.forward, softmax_width=curve.softmax_width,
+                         least_width=curve.least_width, half_length=curve.half_length, waiting=2 * curve.imbalance * curves.sms,
+                         fixed_s=curve.fixed_s)
+
+    def seconds(batch, heads, seq_len, width, window):
+        visited = visited_area(seq_len, window)
+        return fused_attention_s(rate, batch * heads * visited, 2 * width, 2 * visited / seq_len, batch * heads * seq_len / QUERY_BLOCK)
+
+    base = seconds(batch, heads, seq_len, width, window)
+    for more in (seconds(batch * factor, heads, seq_len, width, window), seconds(batch, heads * factor, seq_len, width, window),
+                 seconds(batch, heads, seq_len * factor, width, window), seconds(batch, heads, seq_len, width * factor, window),
+                 seconds(batch, heads, seq_len, width, None if window is None else window * factor)):
+        assert all(b >= a * (1 - 1e-9) for a, b in zip(base, more, strict=True))
