@@ -27,7 +27,8 @@ def path_in_group(constants: Efficiency, group: NodeGroup, size: int, stride: in
 def paths(constants: Efficiency, cluster: Cluster, groups: tuple[str, ...], size: int, stride: int) -> tuple[Path, ...]:
     """One path per node group of a communicator that may span several; a collective takes as long as on the slowest of them.
 
-    Across groups, the ranks split evenly and the outermost level is the slowest link between any two of the groups.
+    Across groups, the ranks split evenly and the outermost level is the slowest link between any two of the groups. Where a group's own part spans
+    nodes, both run over the same ports: they are one network, at the slower of the two.
     """
     if len(groups) == 1 or size == 1:
         return tuple(path_in_group(constants, cluster.group(name), size, stride) for name in groups)
@@ -37,8 +38,14 @@ def paths(constants: Efficiency, cluster: Cluster, groups: tuple[str, ...], size
     for name in groups:
         others = [between(constants, cluster, name, other, crossing=share * stride) for other in groups if other != name]
         outer = replace(min(others, key=lambda level: level.bandwidth_bytes_s), ranks=across, latency_s=max(level.latency_s for level in others))
-        found.append((*path_in_group(constants, cluster.group(name), share, stride), outer))
+        inside = path_in_group(constants, cluster.group(name), share, stride)
+        found.append((*inside[:-1], _merged(inside[-1], outer)) if inside and inside[-1].network else (*inside, outer))
     return tuple(found)
+
+
+def _merged(one: Level, other: Level) -> Level:
+    slower = min(one, other, key=lambda level: level.bandwidth_bytes_s)
+    return replace(slower, ranks=one.ranks * other.ranks, latency_s=max(one.latency_s, other.latency_s))
 
 
 def between(constants: Efficiency, cluster: Cluster, one: str, other: str, crossing: int) -> Level:

@@ -22,7 +22,7 @@ from solver.cost.collectives import (
     scattered_all_reduce_s,
     switch_all_reduce_s,
 )
-from solver.cost.fabric import path_in_group
+from solver.cost.fabric import path_in_group, paths
 from solver.domain.cluster import ClusterSpec, LinkSpeed, NodeGroup, NodeGroupSpec
 from solver.importers.clusters import cluster_of
 
@@ -134,6 +134,14 @@ def test_a_stated_network_is_what_each_gpu_sends_out_of_its_node():
     level = path("A100-SXM4-80GB", 4, stride=8, nodes=4, network=25.0)
     share = efficiency().communication.network_share * level[0].link.all_gather.share
     assert scattered_all_reduce_s(level, 2.0**30) == pytest.approx(1.5 * 2**30 / (25e9 * share), rel=0.1)
+
+
+def test_a_group_link_and_the_network_of_a_group_are_the_same_ports():
+    """4 ranks of one GPU a node, two in each of two groups: one ring, 2 (4 - 1) / 4 S through every port, as in one group of 4 nodes."""
+    specs = tuple(NodeGroupSpec(name=name, nodes=4, gpus_per_node=1, gpu="A100-SXM4-80GB", network=LinkSpeed(bandwidth_gb_s=25.0)) for name in "ab")
+    cluster = cluster_of(ClusterSpec(node_groups=specs))[0]
+    across, alone = (paths(efficiency(), cluster, names, 4, 1)[0] for names in (("a", "b"), ("a",)))
+    assert scattered_all_reduce_s(across, 2.0**28) == pytest.approx(scattered_all_reduce_s(alone, 2.0**28))
 
 
 def test_nodes_without_peer_access_are_slow_and_slower_the_more_gpus():
