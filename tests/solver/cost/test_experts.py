@@ -73,7 +73,7 @@ def test_more_expert_parallelism_never_costs_a_gpu_more_computation(ep):
     one, two = (expert_work(here, here.machines["g"], layer, share(ep=d)) for d in (ep, 2 * ep))
     assert two.forward_s <= one.forward_s * (1 + 1e-9)
     assert two.weight_gradient_s <= one.weight_gradient_s * 1.02   # one expert alone has fewer tiles than multiprocessors
-    assert routed_tokens(model, share(ep=ep)) == 8 * 4096
+    assert routed_tokens(FINE, share(ep=ep)) == 8 * 4096
 
 
 def test_experts_cut_over_tensor_ranks_do_the_same_work_together():
