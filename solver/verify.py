@@ -100,3 +100,6 @@ def _constraints(plan: Plan, predicted: Estimate, constraints: Constraints) -> I
                                                        or predicted.price_per_hour > constraints.max_price_per_hour * (1 + 1e-9)):
         yield Reason(code="constraints.max_price_per_hour", message=f"{predicted.price_per_hour} per hour",
                      fix=f"at most {constraints.max_price_per_hour}")
+    slowest_s = constraints.max_step_time_s
+    if slowest_s is not None and (predicted.step_time_s is None or predicted.step_time_s > slowest_s * (1 + 1e-9)):
+        yield Reason(code="constraints.max_step_time_s", message=f"a step takes {predicted.step_time_s} s", fix=f"at most {slowest_s}")

@@ -28,8 +28,11 @@ def show_result(out: Console, result: dict[str, Any]) -> None:
 
 
 def proof(result: dict[str, Any]) -> str:
-    """What is proved of the plan's step time."""
+    """What is proved of the plan: of its step time, or of what the objective makes least."""
     bound = result["bound"]["step_time_s"]
+    others = [name for name in result["bound"] if name != "step_time_s"]
+    if others and result["outcome"] != "optimal":
+        return f"feasible, {others[0].replace('_', ' ')} not below {result['bound'][others[0]]:.4g}"
     if result["outcome"] == "optimal":
         return "proved optimal"
     if not bound:

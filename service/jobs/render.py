@@ -10,6 +10,9 @@ from solver.errors import Assumption
 from solver.search.result import Progress, SearchResult
 
 
+WORTH = {"energy": "energy_per_step_j", "cost": "price_per_step", "fewest_gpus": "gpus"}     # what an objective makes least, as estimates name it
+
+
 def json_bytes(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
@@ -25,7 +28,7 @@ def result_body(result: SearchResult, assumptions: tuple[Assumption, ...]) -> di
         "outcome": result.outcome,
         "plan": result.plan,
         "predicted": estimate_body(result.predicted, assumptions) if result.predicted is not None else None,
-        "bound": {"step_time_s": result.bound_s},
+        "bound": {"step_time_s": result.bound_s} | ({WORTH[result.objective]: result.bound_worth} if result.objective in WORTH else {}),
         "gap": result.gap,
         "alternatives": [{"plan": a.plan, "predicted": estimate_body(a.predicted, assumptions), "why_not_best": a.why_not_best}
                          for a in result.alternatives],

@@ -121,6 +121,10 @@ def result_view(resource: Mapping[str, Any], chunk_seconds: Mapping[int, float] 
 
 def _outcome(result: Mapping[str, Any], predicted: Mapping[str, Any]) -> tuple[str, str]:
     step, gap, bound = predicted.get("step_time_s"), result.get("gap"), (result.get("bound") or {}).get("step_time_s")
+    others = [(name.replace("_", " "), least) for name, least in (result.get("bound") or {}).items() if name != "step_time_s" and least is not None]
+    if others and result["outcome"] in ("optimal", "feasible"):
+        found, (what, least) = "Optimal" if result["outcome"] == "optimal" else "Best found", others[0]
+        return f"{found}: {seconds(step)} per step", f"No layout in the searched space has a {what} below {least:.4g} (gap {percent(gap)})."
     if result["outcome"] == "optimal":
         return f"Optimal: {seconds(step)} per step", f"Proved: no layout in the searched space is faster than {seconds(bound)} (gap {percent(gap)})."
     if result["outcome"] == "feasible":

@@ -1,5 +1,5 @@
 """The price of a layout: time, memory, and every reason why it would not run. The same formulas for search, estimate, timeline and judge."""
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from solver.axes.registry import violations
 from solver.cost.breakdown import after_drain, time_parts
@@ -16,6 +16,7 @@ from solver.domain.layout import Layout
 from solver.domain.problem import Problem
 from solver.simulate.orders import ORDERS
 from solver.simulate.timeline import ChunkTime, makespan
+from solver.units import hours_from_s
 
 
 def step_time_s(problem: Problem, layout: Layout) -> float | None:
@@ -62,14 +63,15 @@ def price(problem: Problem, layout: Layout) -> Estimate:
     pipeline = pipeline_s(problem, layout)
     by_group = gpus_by_group(layout)
     gpus = sum(layout.replicas * s.tp * s.cp * s.dp for s in layout.stages)
-    prices = [shared.machines[name].group.price_per_gpu_hour for name in by_group]
-    price_per_hour = sum(n * p for n, p in zip(by_group.values(), prices, strict=True) if p is not None) if None not in prices else None
+    groups = {name: shared.machines[name].group for name in by_group}
+    price_per_hour = _together(by_group, {name: g.price_per_gpu_hour for name, g in groups.items()})
+    power_w = _together(by_group, {name: g.device.power_w for name, g in groups.items()})
     if pipeline is None:
         return Estimate(model=facts, feasible=False, fits_memory=risk != "over", risk=risk, step_time_s=None, tokens_per_s=None,
                         tokens_per_s_per_gpu=None,
                         model_tflops_per_gpu=None, mfu=None, memory=memory, time=None, confidence=confidence_of(shared, layout), reasons=reasons,
                         gpus=gpus,
-                        price_per_hour=price_per_hour)
+                        price_per_hour=price_per_hour, power_w=power_w)
     step = pipeline + after_drain(problem, layout)[0]
     sequences = layout.replicas * layout.micro_batches * layout.micro_batch_size
     tokens = sequences * shared.workload.seq_len / step
@@ -77,4 +79,16 @@ def price(problem: Problem, layout: Layout) -> Estimate:
     return Estimate(model=facts, feasible=not reasons, fits_memory=risk != "over", risk=risk, step_time_s=step, tokens_per_s=tokens,
                     tokens_per_s_per_gpu=tokens / gpus, model_tflops_per_gpu=flops_s / gpus / 1e12, mfu=flops_s / peak_flops_s(shared, by_group),
                     memory=memory, time=time_parts(problem, layout, pipeline), confidence=confidence_of(shared, layout), reasons=reasons, gpus=gpus,
-                    price_per_hour=price_per_hour)
+                    price_per_hour=price_per_hour, price_per_step=None if price_per_hour is None else price_per_hour * hours_from_s(step),
+                    power_w=power_w, energy_per_step_j=None if power_w is None else power_w * step)
+
+
+def _together(by_group: Mapping[str, float], figures: Mapping[str, float | None]) -> float | None:
+    """Sum of a figure of one GPU over the GPUs in use; None where some group has none."""
+    total = 0.0
+    for name, count in by_group.items():
+        figure = figures[name]
+        if figure is None:
+            return None
+        total += count * figure
+    return total

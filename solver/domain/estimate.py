@@ -90,3 +90,6 @@ class Estimate:
     reasons: tuple[Reason, ...] = ()
     gpus: int | None = None
     price_per_hour: float | None = None
+    price_per_step: float | None = None
+    power_w: float | None = None                           # of the GPUs in use, at their full board power; hosts and idle GPUs left out
+    energy_per_step_j: float | None = None

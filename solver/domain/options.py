@@ -32,6 +32,7 @@ class Constraints:
     uniform: bool = False
     memory_margin: Annotated[float, Ge(0.0), Le(0.9)] | None = None
     max_price_per_hour: Positive | None = None
+    max_step_time_s: Positive | None = None                # slower plans do not count
     node_groups: Annotated[tuple[str, ...], Len(1, 64)] | None = None
     candidates: Annotated[tuple[Strategy, ...], Len(1, 10_000)] | None = None
 

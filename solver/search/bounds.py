@@ -67,7 +67,9 @@ def quick_bound(t: Tables) -> float:
                                                                                        (t.embedding_forward, t.embedding_time))))
     steady = m - 1 - phi * (min(m, most) - 1) if t.schedule != "gpipe" else float(m - 1)
     grid = simplex_grid(len(r.group_gpus))                 # [J, G], rows sum to 1
-    price = grid / r.group_gpus                            # λ_g for Σ λ_g N_g = 1
+    price = grid / r.group_gpus                            # λ_g for Σ λ_g N_g = 1, or what the budgets leave of that
+    if len(r.limits):
+        price = price / np.array([r.most_value(row) for row in price])[:, None]
     least = np.where(r.members[None], price[:, None, :], np.inf).min(axis=2)[:, t.set_index] * t.gpus   # [J, K]
     best = 0.0
     scales = [(0.0, float(m))]
@@ -79,6 +81,20 @@ def quick_bound(t: Tables) -> float:
         value += (coefficient * t.head_time).min(axis=1) + (coefficient * t.embedding_time).min(axis=1) - (coefficient * t.shared_time).max(axis=1)
         best = max(best, float(value.max()))
     return (best + sync_floor(t)) * (1.0 - SLACK)
+
+
+def quick_work(t: Tables, rates: Floats) -> float:
+    """What the GPUs of any plan of the choice take at least in a step, by rates [sets], without search.
+
+    W T >= Σ_stages rate gpus (m x_k + sync_k) for W = Σ rate gpus, since T >= m x_k + sync_k for every stage: a sum over layers, each at its cheapest
+    kind, the ends, and the constant part of at least one stage's synchronisation. One piece of the synchronisation bounds it from below.
+    """
+    m, fee = t.micro_batches, rates[t.set_index] * t.gpus                                               # [K]
+    sync = t.sync[:, 0]
+    layers = (fee[:, None] * (m * np.diff(t.time, axis=1) + np.diff(sync, axis=1))).min(axis=0).sum()
+    ends = [fee * (m * t.head_time + t.sync_head[:, 0]), fee * (m * t.embedding_time + t.sync_embedding[:, 0]), fee * t.sync_constant[:, 0]]
+    shared = (fee * (m * t.shared_time + t.shared_sync[:, 0])).max()
+    return float(layers + sum(part.min() for part in ends) - shared) * (1 - SLACK)
 
 
 def flat_bound(t: Tables, cutoff: float, max_stages: int | None = None) -> float:

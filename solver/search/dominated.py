@@ -42,7 +42,7 @@ def undominated(t: Tables, k: int, limits: Ints, *, exact: bool) -> Ints:
 
     costs: list[Floats] = [
         *times(x, forward), *times(t.embedding_time[:, None], t.embedding_forward[:, None]), t.edge, t.edge.T, t.sync_constant,
-        np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float), t.resources.price[t.set_index][:, None]]
+        np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float), t.resources.rates.T[t.set_index]]
     if last:
         costs += [*times(t.head_time[:, None], t.head_forward[:, None]), t.sync_head, *times(-t.shared_time[:, None], -t.shared_forward[:, None]),
                   -t.shared_sync]

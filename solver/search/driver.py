@@ -3,6 +3,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import Any
 
 from solver.cost.price import price
 from solver.domain.estimate import Reason
@@ -12,11 +13,13 @@ from solver.domain.problem import Problem
 from solver.errors import Fault, NotCovered, NothingFound
 from solver.search import baselines
 from solver.search.bounds import SLACK
+from solver.search.economy import leanest
 from solver.search.explain import alternatives, reasons_for_none, smallest_relaxation
 from solver.search.explore import Exploration, Watch, explore, table_factory
 from solver.search.floor import memory_floor
 from solver.search.frontier import Frontier
-from solver.search.incumbent import Incumbents
+from solver.search.incumbent import Incumbents, fastest_first
+from solver.search.meter import RATES, Meter, meter_of
 from solver.search.result import Baseline, Cancelled, Report, SearchReport, SearchResult
 from solver.search.seeds import sow
 from solver.search.solve import Limits, Solver
@@ -36,12 +39,15 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
     without it.
     """
     refuse_uncovered(objective, constraints)
+    meter = meter_of(problem, objective, constraints)
     if constraints.memory_margin is not None:
         problem = replace(problem, memory_margin=constraints.memory_margin)
     watch = Watch(options=options, report=report, cancelled=cancelled, clock=clock, started=clock())
     watch.tell(None, None, "generating candidates", force=True)
     if constraints.candidates is not None:
-        return _among_candidates(problem, constraints, options, watch)
+        return _among_candidates(problem, constraints, options, watch, meter)
+    if meter is not None:
+        return _answer(problem, constraints, options, *leanest(problem, constraints, options, limits, watch, meter), limits, watch, meter)
     factory = table_factory(problem, constraints)
     others = baselines.Others(problem, constraints, options, limits, executor)
     uniform, known = baselines.uniform(problem, constraints, options, factory, limits, watch)
@@ -58,8 +64,8 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
 def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
     """Objectives and schedules that this version does not search, refused before any work."""
     faults = []
-    if objective != "throughput":
-        faults.append(Fault(pointer="/objective", message=f"{objective!r} is not searched by this version", legal="throughput"))
+    if objective not in ("throughput", *RATES):
+        faults.append(Fault(pointer="/objective", message=f"{objective!r} is not searched by this version", legal=", ".join(("throughput", *RATES))))
     for i, name in enumerate(constraints.schedules or ()):
         if name not in ("gpipe", "1f1b", "interleaved"):
             faults.append(Fault(pointer=f"/constraints/schedules/{i}", message=f"{name!r} is not planned by this version",
@@ -69,8 +75,9 @@ def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
 
 
 def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, whole: Exploration, beside: list[Baseline], limits: Limits,
-            watch: Watch) -> SearchResult:
+            watch: Watch, meter: Meter | None = None) -> SearchResult:
     best = whole.best
+    worth = None if best is None else meter.worth(best) if meter is not None else best.step_s
     watch.phase = "done"
     reasons: tuple[Reason, ...] = ()
     relaxation = None
@@ -78,7 +85,7 @@ def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, 
         reasons = reasons_for_none(problem, constraints, table_factory(problem, constraints))
         until = max(options.time_limit_s, watch.elapsed()) + RELAXATION_S
         relaxation = smallest_relaxation(problem, constraints, lambda p, c: _any_plan(p, c, options, limits, lambda: watch.past(until)))
-    watch.best_s, watch.bound_s = (best.step_s if best else None), whole.bound_s if best else None
+    watch.best_s, watch.bound_s = (best.step_s if best else None), whole.bound_s if best and meter is None else None
     watch.tell(whole.frontier, whole.solver, "done", force=True)
     stopped = "proof" if whole.proved else "cancelled" if watch.cancelled() else "time_limit"
     if best is None and stopped == "time_limit":
@@ -86,13 +93,20 @@ def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, 
     tally = whole.solver.tally
     return SearchResult(
         outcome="optimal" if best is not None and whole.proved else "infeasible" if whole.proved else "feasible", plan=best.plan if best else None,
-        predicted=best.predicted if best else None, bound_s=whole.bound_s if best else None,
-        gap=max(0.0, 1 - whole.bound_s / best.step_s) if best else None,
+        predicted=best.predicted if best else None, **_bound(meter, whole.bound_s if best else None, worth),
         alternatives=alternatives(whole.incumbents, options.alternatives), rejected=_rejected(whole), baselines=tuple(beside), reasons=reasons,
         relaxation=relaxation,
         search=SearchReport(engine="+".join(sorted(tally.engines)) or "bounds", candidates=whole.frontier.candidates, pruned=whole.frontier.pruned,
                             solved=tally.solved, solver_calls=tally.solver_calls,
                             wall_s=watch.elapsed(), stopped=stopped))
+
+
+def _bound(meter: Meter | None, bound: float | None, worth: float | None) -> dict[str, Any]:
+    """What is proved of the answer, in the unit of the objective."""
+    gap = None if bound is None or worth is None else max(0.0, 1 - bound / worth) if worth else 0.0
+    if meter is None:
+        return {"bound_s": bound, "gap": gap}
+    return {"bound_s": None, "gap": gap, "objective": meter.objective, "bound_worth": bound}
 
 
 def _rejected(whole: Exploration) -> tuple:  # type: ignore[type-arg]
@@ -128,11 +142,11 @@ def _any_plan(problem: Problem, constraints: Constraints, options: SearchOptions
     return incumbents.best.step_s if incumbents.best else None
 
 
-def _among_candidates(problem: Problem, constraints: Constraints, options: SearchOptions, watch: Watch) -> SearchResult:
+def _among_candidates(problem: Problem, constraints: Constraints, options: SearchOptions, watch: Watch, meter: Meter | None) -> SearchResult:
     """The best of the strategies that the user listed, each priced; the list is the whole space, so the best is optimal."""
     from solver.domain.reading import layout_of
 
-    incumbents = Incumbents(problem, constraints)
+    incumbents = Incumbents(problem, constraints, rank=meter.rank if meter is not None else fastest_first)
     rejections = Rejections()
     for i, strategy in enumerate(constraints.candidates or ()):
         plan, reasons = expand(problem, strategy)
@@ -146,13 +160,13 @@ def _among_candidates(problem: Problem, constraints: Constraints, options: Searc
         if watch.stop():
             break
     best, done, listed = incumbents.best, not watch.stop(), len(constraints.candidates or ())
+    worth = None if best is None else meter.worth(best) if meter is not None else best.step_s
     if best is None and not done and not watch.cancelled():
         raise _nothing_found(options)
     reasons = () if best else (Reason(code="candidates.none", message=f"none of the {listed} candidates is legal and fits",
                                       fix="see `rejected` for the rule that each breaks"),)
     return SearchResult(outcome="feasible" if not done else "infeasible" if best is None else "optimal", plan=best.plan if best else None,
-                        predicted=best.predicted if best else None, bound_s=best.step_s if best and done else None,
-                        gap=0.0 if best and done else None, alternatives=alternatives(incumbents, options.alternatives),
-                        rejected=rejections.result(), baselines=(), reasons=reasons, relaxation=None,
-                        search=SearchReport(engine="pricing", candidates=listed, pruned=0, solved=incumbents.priced, solver_calls=0,
-                                            wall_s=watch.elapsed(), stopped="proof" if done else "time_limit"))
+                        predicted=best.predicted if best else None, **_bound(meter, worth if done else None, worth),
+                        alternatives=alternatives(incumbents, options.alternatives), rejected=rejections.result(), baselines=(), reasons=reasons,
+                        relaxation=None, search=SearchReport(engine="pricing", candidates=listed, pruned=0, solved=incumbents.priced,
+                                                             solver_calls=0, wall_s=watch.elapsed(), stopped="proof" if done else "time_limit"))

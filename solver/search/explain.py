@@ -8,7 +8,7 @@ from solver.domain.estimate import Reason
 from solver.domain.options import Constraints
 from solver.domain.problem import Problem
 from solver.search.floor import memory_floor
-from solver.search.incumbent import Incumbents, Priced
+from solver.search.incumbent import Incumbents, Priced, fastest_first
 from solver.search.result import Alternative, Relaxation
 from solver.search.space import Space
 from solver.search.tables import TableFactory
@@ -31,24 +31,37 @@ def alternatives(incumbents: Incumbents, count: int) -> tuple[Alternative, ...]:
         return ()
     found: list[Alternative] = []
     seen = {_family(best)}
-    ranked = sorted(incumbents.others.values(), key=lambda p: p.step_s)
+    ranked = sorted(incumbents.others.values(), key=incumbents.rank)
     if best.predicted.risk != "safe":
         safe = [p for p in ranked if p.predicted.risk == "safe"][:1]
         ranked = safe + ranked
-        found = [Alternative(plan=p.plan, predicted=p.predicted, why_not_best=f"{why_not(best, p)}; keeps the memory margin") for p in safe][:count]
+        found = [Alternative(plan=p.plan, predicted=p.predicted, why_not_best=f"{_loss(incumbents, p)}; keeps the memory margin")
+                 for p in safe][:count]
         seen |= {_family(p) for p in safe}
     for other in ranked:
         if len(found) == count:
             break
         if _family(other) not in seen:
             seen.add(_family(other))
-            found.append(Alternative(plan=other.plan, predicted=other.predicted, why_not_best=why_not(best, other)))
+            found.append(Alternative(plan=other.plan, predicted=other.predicted, why_not_best=_loss(incumbents, other)))
     return tuple(found)
 
 
 def _family(p: Priced) -> tuple[object, ...]:
     return (p.layout.schedule, p.layout.virtual_stages, p.layout.replicas, p.layout.micro_batch_size,
             tuple((s.tp, s.dp, s.cp, s.ep, s.recompute, s.zero_stage, s.groups) for s in p.layout.stages))
+
+
+def _loss(incumbents: Incumbents, other: Priced) -> str:
+    """What a runner-up loses to the best: time, or what the objective makes least."""
+    best = incumbents.best
+    assert best is not None                                 # there are no runners-up without a best
+    if incumbents.rank is fastest_first:
+        return why_not(best, other)
+    least, worth = incumbents.rank(best)[0], incumbents.rank(other)[0]
+    faster = 1 - other.step_s / best.step_s
+    pace = f"{abs(faster):.2%} {'faster' if faster > 0 else 'slower'}" if abs(faster) > 1e-12 else "as fast"
+    return f"takes {worth / least - 1 if least else 0.0:.2%} more per step, on {other.predicted.gpus} GPUs, {pace}"
 
 
 def why_not(best: Priced, other: Priced) -> str:
@@ -88,6 +101,9 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
             message = f"the profiles cover no stage: {unmeasured.count} are excluded, such as {unmeasured.example}"
             excluded = (Reason(code=unmeasured.code, message=message, fix="that measurement, or profiles.extrapolate true"), *excluded)
         return excluded or (Reason(code="constraints.empty", message="the constraints leave no candidate", fix="fewer constraints"),)
+    if constraints.max_step_time_s is not None:
+        return (Reason(code="constraints.max_step_time_s", message=f"no plan that fits takes at most {constraints.max_step_time_s:g} s a step",
+                       fix="more time per step, or more GPUs"),)
     states = f"{floor.need_bytes / GIB:.0f} of {floor.have_bytes / GIB:.0f} GiB"
     return (Reason(code="memory.layout",
                    message=f"the states would fit ({states}), but no split over stages holds them and the activations of a micro-batch",
@@ -109,9 +125,10 @@ def smallest_relaxation(problem: Problem, constraints: Constraints, any_plan: An
 
     Lift one constraint, then add nodes (as few as suffice), then memory.
     """
-    for field, words in (("memory_margin", "no memory margin"), ("recompute", "any recompute mode"), ("micro_batch_size", "any micro-batch size"),
-                         ("tp", "any tp"), ("max_pp", "any number of stages"), ("zero_stage", "any ZeRO stage"), ("cp", "any cp"), ("dp", "any dp"),
-                         ("ep", "any ep"), ("schedules", "any schedule"), ("virtual_stages", "any number of virtual stages"),
+    for field, words in (("max_step_time_s", "any step time"), ("memory_margin", "no memory margin"), ("recompute", "any recompute mode"),
+                         ("micro_batch_size", "any micro-batch size"), ("tp", "any tp"), ("max_pp", "any number of stages"),
+                         ("zero_stage", "any ZeRO stage"), ("cp", "any cp"), ("dp", "any dp"), ("ep", "any ep"),
+                         ("schedules", "any schedule"), ("virtual_stages", "any number of virtual stages"),
                          ("uniform", "stages that differ"), ("launcher", "any launcher"), ("node_groups", "all node groups"),
                          ("max_price_per_hour", "no price limit")):
         if getattr(constraints, field) in (None, False):

@@ -1,10 +1,11 @@
 """One family of plans, explored least bound first until the next bound is no better than the best plan; and the watch over time and cancellation."""
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from solver.domain.options import Constraints, SearchOptions
 from solver.domain.problem import Problem
 from solver.search.bounds import SLACK
+from solver.search.budget import Budget, Worth, price_budget
 from solver.search.floor import memory_floor
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbents, Priced
@@ -65,26 +66,32 @@ class Exploration:
     incumbents: Incumbents
 
 
-def table_factory(problem: Problem, constraints: Constraints) -> TableFactory:
-    """Tables with the margin that is asked for: none where the request names none."""
-    return TableFactory(problem, problem.memory_margin if constraints.memory_margin is not None else 0.0, constraints.max_price_per_hour)
+def table_factory(problem: Problem, constraints: Constraints, budgets: tuple[Budget, ...] = ()) -> TableFactory:
+    """Tables with the margin that is asked for (none where the request names none), within its price limit and the budgets."""
+    return TableFactory(problem, problem.memory_margin if constraints.memory_margin is not None else 0.0,
+                        (*price_budget(problem, constraints), *budgets))
 
 
 def explore(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
-             known: list[Priced], share: float = 1.0) -> Exploration:
-    """Least bound first, until the next bound is no better than the best plan."""
-    space = Space(problem, constraints)
-    incumbents = Incumbents(problem, constraints)
+            known: Sequence[Priced], share: float = 1.0, budgets: tuple[Budget, ...] = (), ceiling_s: float = float("inf"),
+            worth: Worth | None = None, any_plan: bool = False) -> Exploration:
+    """Least bound first, until the next bound is no better than the best plan; with `any_plan` until there is one.
+
+    Only plans within the budgets and faster than `ceiling_s` count, and only those worth less
+    than `worth`. `factory` makes its tables within the same budgets.
+    """
+    space = Space(problem, constraints, budgets)
+    incumbents = Incumbents(problem, constraints, budgets, ceiling_s)
     for priced in known:
         incumbents.take(priced)
-    frontier = Frontier(space, factory, lambda: watch.stop(share))
+    frontier = Frontier(space, factory, lambda: watch.stop(share), worth)
     solver = Solver(space, factory, incumbents, limits, options.engine, lambda: _tick(watch, frontier, solver, incumbents, share))
     if memory_floor(space, factory).excludes_all:
         return Exploration(best=None, bound_s=float("inf"), proved=True, frontier=frontier, solver=solver, incumbents=incumbents)
-    if incumbents.best is None:
+    if incumbents.limit_s == float("inf"):
         sow(space, factory, incumbents, lambda: watch.stop(share))
     unfinished = float("inf")                              # least bound of choices that were given up: too large to finish
-    while not watch.stop(share):
+    while not watch.stop(share) and not (any_plan and incumbents.best is not None):
         watch.best_s = incumbents.best.step_s if incumbents.best else watch.best_s
         watch.bound_s = min(frontier.least_bound(), unfinished, incumbents.limit_s) if watch.phase == "search" else None
         step = frontier.advance(incumbents.limit_s * (1 - SLACK))

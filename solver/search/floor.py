@@ -1,6 +1,8 @@
 """The least memory that any plan needs: every weight, gradient and optimizer state at least once, whatever is sharded over what."""
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from solver.cost.parts import embedding_holding, head_holding, holding_of
 from solver.cost.setting import setting
 from solver.cost.unit import PartCost, UnitSpec
@@ -20,6 +22,7 @@ class MemoryFloor:
 
     need_bytes: float
     have_bytes: float
+    room_bytes: dict[str, float]                           # of one GPU, by node group
 
     @property
     def excludes_all(self) -> bool:
@@ -31,14 +34,15 @@ def memory_floor(space: Space, factory: TableFactory) -> MemoryFloor:
 
     Where weights are measured, the formulas' states times the least measured share of any of them.
     """
-    need, have = float("inf"), 0.0
+    need, room = float("inf"), dict[str, float]()
     problem = replace(factory.problem, profiles=None) if factory.problem.profiles is not None else factory.problem
     for group in space.groups:
         unit = unit_costs(problem, replace(ONE_GPU, groups=(group.name,)))
         layers = sum(n * _states(unit.layers[c]) for c, n in setting(problem).counts.items())
         need = min(need, layers + _states(unit.embedding) + _states(unit.head) - _states(unit.shared_ends))
-        have += space.gpus[group.name] * unit.capacity_bytes * (1.0 - factory.margin)
-    return MemoryFloor(need_bytes=need * _least_share(factory.problem, problem), have_bytes=have)
+        room[group.name] = unit.capacity_bytes * (1.0 - factory.margin)
+    return MemoryFloor(need_bytes=need * _least_share(factory.problem, problem), room_bytes=room,
+                       have_bytes=space.most_value(np.array([*room.values()])) if room else 0.0)
 
 
 def _least_share(problem: Problem, without: Problem) -> float:

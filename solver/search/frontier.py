@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.search.bounds import flat_bound, quick_bound
-from solver.search.probes import Probe, alike_bound, family_bound, free_bound, probe
+from solver.search.bounds import flat_bound, quick_bound, quick_work
+from solver.search.budget import Worth
+from solver.search.probes import Probe, alike_bound, family_bound, fits, free_bound, least_work, probe
 from solver.search.rounds import round_bounds
-from solver.search.space import Alike, Choice, Context, Space, divisors
-from solver.search.tables import TableFactory
+from solver.search.space import Alike, Choice, Context, Kind, Space, divisors
+from solver.search.tables import TableFactory, Tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +46,9 @@ Node = Context | Family | Free | AlikeStages | Choice      # a Choice is to be s
 class Frontier:
     """A heap of nodes. Ties open in the order in which they were made, so a run repeats itself."""
 
-    def __init__(self, space: Space, factory: TableFactory, stop: Callable[[], bool] = lambda: False) -> None:
-        self.space, self.factory, self.stop = space, factory, stop
-        self.gpus = np.array([float(space.gpus[g.name]) for g in space.groups])
+    def __init__(self, space: Space, factory: TableFactory, stop: Callable[[], bool] = lambda: False, worth: Worth | None = None) -> None:
+        self.space, self.factory, self.stop, self.worth = space, factory, stop, worth
+        self._rates = worth.of_groups([g.name for g in space.groups]) if worth is not None else None
         self._heap: list[tuple[float, int, Node]] = []
         self._made = 0
         self.candidates, self.pruned = 0, 0
@@ -95,8 +96,9 @@ class Frontier:
             yield from self._choices(node, cutoff)
         elif isinstance(node, Free):
             kinds = self.space.kinds(node.choice)
-            if kinds:
-                yield quick_bound(self.factory.tables(node.choice, kinds)), node.choice
+            tables = self._tables(node.choice, kinds) if kinds else None
+            if tables is not None:
+                yield quick_bound(tables), node.choice
         elif isinstance(node, AlikeStages):
             yield from self._schedules(node, cutoff)
 
@@ -108,7 +110,7 @@ class Frontier:
         if found is None:
             found = probe(self.space, self.factory, context, micro_batch_size, modes[:1] if fastest else modes)
             self.factory.probes[key] = found
-        return found
+        return replace(found, fit=fits(self.space, found.degrees)) if self.space.budgets else found
 
     def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """Micro-batch sizes, the largest first.
@@ -120,7 +122,9 @@ class Frontier:
         fastest = self.space.recompute_modes()[0] == "none"
         while sizes:
             b = sizes.pop()
-            bound = family_bound(self._probe(context, b, fastest=fastest), self.gpus, context.cp, batch // b)
+            bound = family_bound(self._probe(context, b, fastest=fastest), self.space.most_value, context.cp, batch // b)
+            if self._worthless(self._probe(context, b, fastest=fastest), context.cp, batch // b):
+                bound = float("inf")
             yield bound, Family(context=context, micro_batch_size=b)
             if bound >= cutoff:
                 sizes = [c for c in sizes if b % c]
@@ -140,8 +144,29 @@ class Frontier:
                     for alike in self.space.alikes(choice, tp):
                         mode = modes.index(alike.recompute) if alike.recompute is not None else None
                         narrow = p if alike.width == 1 else self._probe(c, family.micro_batch_size // alike.width)
-                        bound = alike_bound(narrow, tp, mode, zero, replicas * alike.width, c.cp, m, layers, cutoff, self.space.constraints.max_pp)
-                        yield bound, AlikeStages(choice=choice, alike=alike)
+                        if not self._worthless(narrow, c.cp, m * replicas * alike.width, tp, mode):
+                            bound = alike_bound(narrow, tp, mode, zero, replicas * alike.width, c.cp, m, layers, cutoff,
+                                                self.space.constraints.max_pp)
+                            yield bound, AlikeStages(choice=choice, alike=alike)
+
+    def _worthless(self, p: Probe, cp: int, rounds: int, degree: int | None = None, mode: int | None = None) -> bool:
+        """Whether no plan of a family is worth enough, however long it may take."""
+        if self.worth is None or self._rates is None:
+            return False
+        return least_work(p, self._rates, cp, rounds, degree, mode) >= self.worth.limit
+
+    def _tables(self, choice: Choice, kinds: list[Kind]) -> Tables | None:
+        """The tables of a choice; None where no plan of it is worth enough."""
+        if self.worth is None:
+            return self.factory.tables(choice, kinds)
+        known = self.factory.works.get(choice)
+        if known is not None and known >= self.worth.limit:
+            return None
+        t = self.factory.tables(choice, kinds)
+        if known is None:
+            rates = np.array([self.worth.of_groups(s).mean() for s in t.resources.sets])
+            known = self.factory.works[choice] = quick_work(t, rates)
+        return t if known < self.worth.limit else None
 
     def _dominated(self, family: Family) -> bool:
         """Whether a smaller Ulysses degree is at least as good for every stage; hidden traffic makes many alike. Only layers depend on the degree."""
@@ -156,10 +181,11 @@ class Frontier:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""
         least = float("inf")
         for width in divisors(micro_batch_size):
-            if choice.replicas * width * c.cp <= self.gpus.sum():
+            if choice.replicas * width * c.cp <= sum(self.space.gpus.values()):
                 p = self._probe(c, micro_batch_size // width)
                 least = min(least,
-                            free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers, self.gpus, cutoff))
+                            free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers,
+                                       self.space.most_value, cutoff))
         return least
 
     def _schedules(self, node: AlikeStages, cutoff: float) -> Iterator[tuple[float, Node]]:
@@ -170,11 +196,15 @@ class Frontier:
             return
         if name is not None and self.space.needs_alike(node.choice, alike):
             flat = replace(choice, schedule=name)
-            yield flat_bound(self.factory.tables(flat, kinds), cutoff, self.space.constraints.max_pp), flat
+            table = self._tables(flat, kinds)
+            if table is not None:
+                yield flat_bound(table, cutoff, self.space.constraints.max_pp), flat
         counts = list(self.space.rounds(node.choice, alike))
         if counts:
             longest = replace(choice, schedule="interleaved", stages=max(p for p, _ in counts), virtual_stages=max(v for _, v in counts))
             hidden = self.space.kinds(longest)             # gradient traffic hides best with the most stages and virtual stages: a bound for all
-            tables = self.factory.tables(replace(longest, stages=None, virtual_stages=2), hidden)
+            tables = self._tables(replace(longest, stages=None, virtual_stages=2), hidden)
+            if tables is None:
+                return
             for (stages, v), bound in zip(counts, round_bounds(tables, counts, cutoff), strict=True):
                 yield bound, replace(choice, schedule="interleaved", stages=stages, virtual_stages=v)

@@ -11,6 +11,7 @@ from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.domain.reading import layout_of
 from solver.search.bounds import SLACK
+from solver.search.budget import Budget, price_budget
 from solver.search.labels import StagePick
 from solver.search.space import Choice, Kind
 
@@ -30,6 +31,13 @@ class Priced:
         return self.predicted.step_time_s if self.predicted.step_time_s is not None else float("inf")
 
 
+Rank = Callable[[Priced], tuple[float, ...]]              # the least is the best
+
+
+def fastest_first(plan: Priced) -> tuple[float, ...]:
+    return (plan.step_s,)
+
+
 def layout_of_picks(choice: Choice, kinds: Sequence[Kind], picks: Sequence[StagePick]) -> Layout:
     """The layout that a search result means."""
     v = choice.virtual_stages
@@ -47,17 +55,20 @@ def layout_of_picks(choice: Choice, kinds: Sequence[Kind], picks: Sequence[Stage
 
 
 class Incumbents:
-    """Prices layouts once each; `limit_s` is the step time that a plan must beat."""
+    """Prices layouts once each; `limit_s` is the step time that a plan must beat: that of the best plan, at first `ceiling_s`."""
 
-    def __init__(self, problem: Problem, constraints: Constraints) -> None:
-        self.problem, self.safe_only, self.price_limit = problem, constraints.memory_margin is not None, constraints.max_price_per_hour
+    def __init__(self, problem: Problem, constraints: Constraints, budgets: Sequence[Budget] = (), ceiling_s: float = float("inf"),
+                 rank: Rank = fastest_first) -> None:
+        self.problem, self.safe_only, self.rank = problem, constraints.memory_margin is not None, rank
+        self.slowest_s = float("inf") if constraints.max_step_time_s is None else constraints.max_step_time_s * (1 + SLACK)
+        self.budgets, self.ceiling_s = (*price_budget(problem, constraints), *budgets), min(ceiling_s, self.slowest_s)
         self.best: Priced | None = None
         self.others: dict[Layout, Priced] = {}
         self.priced = 0
 
     @property
     def limit_s(self) -> float:
-        return self.best.step_s if self.best is not None else float("inf")
+        return self.best.step_s if self.best is not None else self.ceiling_s
 
     def offer(self, layout: Layout) -> Priced | None:
         """Lay the layout tightly onto the cluster and price it; None where it does not fit, or breaks a rule or its memory."""
@@ -90,21 +101,19 @@ class Incumbents:
             return self.others[read]
         predicted = price(self.problem, read)
         self.priced += 1
-        if not predicted.feasible or predicted.step_time_s is None or (self.safe_only and predicted.risk != "safe") or self._dear(predicted):
+        if not predicted.feasible or predicted.step_time_s is None or (self.safe_only and predicted.risk != "safe"):
+            return None
+        if predicted.step_time_s > self.slowest_s or not all(budget.keeps(read) for budget in self.budgets):
             return None
         found = Priced(layout=read, predicted=predicted, plan=plan)
         self.take(found)
         return found
 
-    def _dear(self, predicted: Estimate) -> bool:
-        """Whether a plan costs more than is allowed, or nobody knows what it costs."""
-        return self.price_limit is not None and (predicted.price_per_hour is None or predicted.price_per_hour > self.price_limit * (1 + 1e-9))
-
     def take(self, found: Priced) -> None:
         """Remember a plan priced elsewhere under the same problem."""
         self.others[found.layout] = found
-        if found.step_s < self.limit_s:
+        if found.step_s < self.ceiling_s and (self.best is None or self.rank(found) < self.rank(self.best)):
             self.best = found
         if len(self.others) > 2 * KEPT:
-            kept = sorted(self.others.values(), key=lambda p: p.step_s)[:KEPT]
+            kept = sorted(self.others.values(), key=self.rank)[:KEPT]
             self.others = {p.layout: p for p in kept}

@@ -161,8 +161,8 @@ class _Search:
         fits = np.ones(len(row), dtype=bool)
         for union, capacity in zip(r.inside, r.capacity, strict=True):
             fits &= used[:, union].sum(axis=1) <= capacity
-        if r.price_limit is not None:
-            fits &= used @ r.price <= r.price_limit * (1 + SLACK)
+        if len(r.limits):
+            fits &= r.within_budgets(used)
         row, kind, count, upto, used = row[fits], kind[fits], count[fits], upto[fits], used[fits]
         if len(row) == 0:
             return level.take(np.zeros(0, np.int64))

@@ -7,6 +7,7 @@ stage leaves them whole, activations, and the fewest micro-batches in flight tha
 time T a stage holds at most cap(k, T) = max over recompute modes of min(layers in memory, floor(T / (m τ))) layers; where the caps of all stages that
 the GPUs allow sum to less than L, no plan is as fast as T. The least T that passes, found by bisection, is the bound.
 """
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,6 @@ from solver.cost.profiles import bounded
 from solver.cost.setting import setting
 from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
-from solver.domain.packing import tensor_groups_available
 from solver.search.bounds import SLACK, least_time
 from solver.search.space import Context, Space
 from solver.search.tables import TableFactory
@@ -68,7 +68,6 @@ def probe(space: Space, factory: TableFactory, context: Context, micro_batch_siz
     counts = factory.class_counts
     class_s, forward_s, backward_s = (np.full((len(counts), *shape), np.inf) for _ in range(3))
     activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
-    fit = np.array([[tensor_groups_available(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(shape[:2])
     of, measured = setting(factory.problem), factory.problem.profiles is not None
     for kind in space.probes(context, micro_batch_size, modes):
         if not bounded(of, kind.spec):
@@ -84,26 +83,43 @@ def probe(space: Space, factory: TableFactory, context: Context, micro_batch_siz
                                                       for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
         room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
     return Probe(degrees=degrees, tau=class_s.min(axis=0), class_s=class_s, activation=activation, weights=weights, gradients=gradients, room=room,
-                 fit=fit, forward_s=forward_s, backward_s=backward_s, class_layers=np.array(list(counts.values()), dtype=float))
+                 fit=fits(space, degrees), forward_s=forward_s, backward_s=backward_s, class_layers=np.array(list(counts.values()), dtype=float))
 
 
-def family_bound(p: Probe, gpus: Floats, cp: int, rounds: int) -> float:
+def fits(space: Space, degrees: tuple[int, ...]) -> NDArray[np.int64]:
+    """[G, T] tensor-parallel groups of each degree that each node group holds, within the budgets."""
+    return np.array([[space.tensor_groups(g, t) for t in degrees] for g in space.groups], dtype=np.int64).reshape(len(space.groups), len(degrees))
+
+
+def family_bound(p: Probe, most_value: Callable[[Floats], float], cp: int, rounds: int) -> float:
     """Least step time over any mix of GPUs and degrees, memory left out; `rounds` = m D.
 
     For prices λ >= 0 on the GPUs of each group, T Σ λ N >= rounds Σ_layers min_g λ_g (GPU-seconds of the layer in g). The prices tried make all
-    groups equally dear for the whole model and for each class of layers; with one class the first is exact.
+    groups equally dear for the whole model and for each class of layers; with one class the first is exact. `most_value` bounds Σ λ N within the
+    budgets.
     """
     dear = p.class_s * (np.array(p.degrees)[:, None] * cp)                                                           # [C, G, T, R]
     seconds = dear.min(axis=(2, 3), initial=np.inf)                                                                  # [C, G]
     usable = np.isfinite(seconds).all(axis=0)
     if not usable.any():
         return float("inf")
-    seconds, gpus = seconds[:, usable], gpus[usable]
     best = 0.0
-    for whole in (p.class_layers @ seconds, *seconds):
-        price = 1.0 / whole
-        best = max(best, float(p.class_layers @ (price * seconds).min(axis=1)) / float(price @ gpus))
+    for whole in (p.class_layers @ np.where(usable, seconds, 1.0), *seconds):
+        price = np.where(usable, 1.0 / whole, 0.0)
+        least = (price * np.where(usable, seconds, 0.0))[:, usable].min(axis=1)
+        best = max(best, float(p.class_layers @ least) / most_value(price))
     return rounds * best * (1 - SLACK)
+
+
+def least_work(p: Probe, rates: Floats, cp: int, rounds: int, degree: int | None = None, mode: int | None = None) -> float:
+    """What all busy GPUs take at least in a step, by rates [G]: rounds Σ_layers min (rate x GPU-seconds of the layer). Bubbles and waiting add to it.
+
+    A stage is busy for m x_k of the step time T, so Σ rate gpus T >= m Σ_stages rate gpus x_k. One tensor degree and recompute mode, or the best.
+    """
+    at = slice(None) if degree is None else slice(p.degrees.index(degree), p.degrees.index(degree) + 1)
+    dear = p.class_s[:, :, at] * (np.array(p.degrees)[at, None] * cp) * rates[:, None, None]                          # [C, G, T, R]
+    dear = dear if mode is None else dear[..., mode:mode + 1]
+    return rounds * float(p.class_layers @ dear.min(axis=(1, 2, 3), initial=np.inf)) * (1 - SLACK)
 
 
 def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float,
@@ -135,7 +151,8 @@ def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replic
     return least_time(holds, m * layers * float(tau.min()) / most, cutoff)
 
 
-def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, gpus: Floats, cutoff: float) -> float:
+def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, most_value: Callable[[Floats], float],
+               cutoff: float) -> float:
     """The same for stages that may differ: every GPU at the best layers per GPU that its group allows, one micro-batch in flight."""
     m = micro_batches
     static = (p.weights if zero_stage < 3 else 0.0) + (p.gradients if zero_stage < 2 else 0.0)
@@ -144,7 +161,7 @@ def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches:
 
     def holds(time_s: float) -> bool:
         cap = np.floor(np.minimum(in_memory, p.layers_within(time_s, m * p.tau)) + SLACK)
-        return bool(((cap / size).max(axis=(1, 2)) @ gpus) >= layers * (1 - SLACK))
+        return most_value((cap / size).max(axis=(1, 2))) >= layers * (1 - SLACK)
 
     fill = float(p.class_layers @ p.class_s.min(axis=(1, 2, 3)))
     return max(least_time(holds, m * float(p.tau.min()), cutoff), fill)

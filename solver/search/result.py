@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solver.domain.estimate import Estimate, Reason
+from solver.domain.options import Objective
 from solver.domain.plan import Plan
 
 Outcome = Literal["optimal", "feasible", "infeasible"]
@@ -60,7 +61,10 @@ class SearchReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The answer of POST /v1/plans. `bound_s` is a proved lower bound on the step time of every plan in the space; gap = 1 - bound / step time."""
+    """The answer of POST /v1/plans. `bound_s` is a proved lower bound on the step time of every plan in the space; gap = 1 - bound / step time.
+
+    For other objectives `bound_worth` takes its place: joules or money of a step, or a number of GPUs, that no plan undercuts.
+    """
 
     outcome: Outcome
     plan: Plan | None
@@ -73,6 +77,8 @@ class SearchResult:
     reasons: tuple[Reason, ...]
     relaxation: Relaxation | None
     search: SearchReport
+    objective: Objective = "throughput"
+    bound_worth: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

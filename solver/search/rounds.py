@@ -150,8 +150,8 @@ class _Rounds:
         activation = r.activation[kind, upto] - r.activation[kind, before] + first * t.embedding_activation[kind] + last * t.head_activation[kind]
         ok = static + activation * flight <= t.capacity[kind] * (1 + SLACK)
         ok &= ((used @ resources.inside.T.astype(np.int64)) <= resources.capacity).all(axis=1)
-        if resources.price_limit is not None:
-            ok &= (used * resources.price).sum(axis=1) <= resources.price_limit * (1 + SLACK)
+        if len(resources.limits):
+            ok &= resources.within_budgets(used)
         edge = 0.0 if last else r.edge[kind]
         x = r.time[kind, upto] - r.time[kind, before] + first * t.embedding_time[kind] + last * t.head_time[kind] + edge
         span = np.maximum(front.span[i], t.micro_batches * x + front.fill[i])

@@ -38,6 +38,12 @@ class Tally:
     labels: int = 0
     engines: set[str] = field(default_factory=set)
 
+    def add(self, other: "Tally") -> None:
+        self.solved += other.solved
+        self.solver_calls += other.solver_calls
+        self.labels += other.labels
+        self.engines |= other.engines
+
 
 class Solver:
     """Solves choices against a shared set of incumbents."""
@@ -59,7 +65,7 @@ class Solver:
         t = self.factory.tables(choice, kinds)
         tries = self._tries[choice] = self._tries.get(choice, 0) + 1
         self.tally.solved += tries == 1
-        if self.incumbents.best is None and tries > len(STEPS):
+        if self.incumbents.limit_s == float("inf") and tries > len(STEPS):
             return self._unbounded(choice, t)
         target = min(self._cutoff(), bound * (1 + STEPS[min(tries, len(STEPS)) - 1]))
         if target * NEARLY >= self._cutoff():
@@ -74,7 +80,7 @@ class Solver:
         return float("inf") if left >= self._cutoff() * (1 - SLACK) else max(left, bound)
 
     def _by_labels(self, choice: Choice, t: Tables, target: float) -> float:
-        if self._tries[choice] == 1 and self.incumbents.best is not None:
+        if self._tries[choice] == 1 and self.incumbents.limit_s < float("inf"):
             beam = self._run(t, cost_to_go(t, self._cutoff(), scales=()), self._cutoff(), dominance=True, most=self.limits.beam_labels)
             self._price(choice, t, beam)
             if beam.complete and not beam.plans:

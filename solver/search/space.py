@@ -4,20 +4,25 @@ An outer choice fixes what is global to a plan (schedule, replicas, micro-batch,
 stage under it: node groups, tensor degree, width, recompute. Identical machines are counted here, never enumerated.
 """
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import lcm
+
+import numpy as np
+from numpy.typing import NDArray
 
 from solver.axes.tensor import fits_nodes, model_violations
 from solver.cost.profiles import covered
 from solver.cost.setting import setting
 from solver.cost.unit import UnitSpec, hiding_rounds
+from solver.domain.cluster import NodeGroup
 from solver.domain.degrees import Framework, Recompute, ScheduleName
 from solver.domain.options import Constraints
 from solver.domain.packing import tensor_groups_available
 from solver.domain.problem import Problem
 from solver.domain.workload import TrainingWorkload
+from solver.search.budget import Budget, most_value, price_budget, rates_by_group, usable
 from solver.search.result import Rejected
 
 MAX_STRADDLED_GROUPS = 4                                   # beyond so many node groups, straddling stages take pairs or all of them
@@ -96,20 +101,29 @@ def divisors(n: int) -> tuple[int, ...]:
 class Space:
     """Everything legal under the problem and the constraints, generated once; the rest is counted in `rejections`."""
 
-    def __init__(self, problem: Problem, constraints: Constraints) -> None:
+    def __init__(self, problem: Problem, constraints: Constraints, budgets: Sequence[Budget] = ()) -> None:
         workload = problem.workload
         if not isinstance(workload, TrainingWorkload):
             raise TypeError("only training is planned")
         self.problem, self.constraints, self.workload = problem, constraints, workload
         self.model = problem.model
         wanted = constraints.node_groups
-        priced = constraints.max_price_per_hour is not None         # a group without a price cannot be shown to keep within it
-        self.groups = tuple(g for g in problem.cluster.node_groups if (wanted is None or g.name in wanted) and g.gpus > 0
-                            and not (priced and g.price_per_gpu_hour is None))
-        self.gpus = {g.name: g.gpus for g in self.groups}
+        self.budgets = (*price_budget(problem, constraints), *budgets)
+        within = usable(problem, self.budgets)
+        self.groups = tuple(g for g in problem.cluster.node_groups if (wanted is None or g.name in wanted) and within[g.name] > 0)
+        self.gpus = {g.name: within[g.name] for g in self.groups}
+        self._rates, self._limits = rates_by_group(self.budgets, tuple(self.gpus))
         self.group_index = {g.name: i for i, g in enumerate(self.groups)}
         self.rejections = Rejections()
         self.tensor_degrees = self._tensor_degrees()
+
+    def most_value(self, values: NDArray[np.float64]) -> float:
+        """Upper bound on Σ values [groups] x GPUs that any plan uses."""
+        return most_value(values, np.array([float(n) for n in self.gpus.values()]), self._rates, self._limits)
+
+    def tensor_groups(self, group: NodeGroup, tp: int) -> int:
+        """Groups of tp GPUs that a node group holds, within the budgets."""
+        return min(tensor_groups_available(group, tp), self.gpus[group.name] // tp)
 
     # ---- outer choices, from the coarse to the fine
 
@@ -198,8 +212,7 @@ class Space:
         return self.alike or base.zero_stage >= 2 or self._may_straddle(base, alike)
 
     def _may_straddle(self, base: Choice, alike: Alike) -> bool:
-        fit = {g.name: tensor_groups_available(g, alike.tp) for g in self.groups if fits_nodes(g, alike.tp)}
-        return self._straddles(fit, base.context.cp * alike.width * base.replicas)
+        return self._straddles(alike.tp, base.context.cp * alike.width * base.replicas)
 
     def recompute_modes(self) -> tuple[Recompute, ...]:
         """Modes that can differ: under flash kernels `selective` is `none` by another name."""
@@ -254,7 +267,7 @@ class Space:
             reasons = model_violations(self.model, tp, None)
             if reasons:
                 self.rejections.add(reasons[0].code, f"tp {tp}: {reasons[0].message}")
-            elif not any(fits_nodes(g, tp) and tensor_groups_available(g, tp) for g in self.groups):
+            elif not any(fits_nodes(g, tp) and self.tensor_groups(g, tp) for g in self.groups):
                 self.rejections.add("tensor.node", f"tp {tp} neither divides any node nor is a multiple that the group has")
             elif self.constraints.tp is not None and tp not in self.constraints.tp:
                 self.rejections.add("constraints.tp", f"tp {tp}")
@@ -312,19 +325,21 @@ class Space:
         """Node groups that can hold a stage of `blocks` tensor-parallel groups, alone or, where all stages are alike, by straddling.
 
         Where every node group holds a whole number of such stages, straddling gains nothing: stages of one size spread over bins that are multiples
-        of it are a transport problem with integral optimum, so each can lie in one group, where it is no slower.
+        of it are a transport problem with integral optimum, so each can lie in one group, where it is no slower. Budgets to which the groups count
+        unequally are another matter: a straddling stage counts evenly on its groups.
         """
-        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if fits_nodes(g, tp)}
+        fit = {g.name: self.tensor_groups(g, tp) for g in self.groups if fits_nodes(g, tp)}
         singles: list[tuple[str, ...]] = [(name,) for name, n in fit.items() if n >= blocks]
-        if not alike or not self._straddles(fit, blocks):
+        if not alike or not self._straddles(tp, blocks):
             return singles
         names = sorted(n for n, have in fit.items() if have > 0)
         sizes = range(2, len(names) + 1) if len(names) <= MAX_STRADDLED_GROUPS else (2, len(names))
         return singles + [s for size in sizes for s in combinations(names, size) if sum(fit[n] for n in s) >= blocks]
 
-    @staticmethod
-    def _straddles(fit: dict[str, int], blocks: int) -> bool:
-        return sum(n > 0 for n in fit.values()) > 1 and any(n % blocks for n in fit.values())
+    def _straddles(self, tp: int, blocks: int) -> bool:
+        fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if fits_nodes(g, tp)}
+        unequal = any(len(set(rates)) > 1 for rates in self._rates)
+        return sum(n > 0 for n in fit.values()) > 1 and (unequal or any(n % blocks for n in fit.values()))
 
 
 def _power_part(seq_len: int) -> int:

@@ -3,7 +3,7 @@
 Layers are counted from the last: index c of a prefix table is the sum over the last c layers. `Tables` holds numbers only.
 """
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +14,12 @@ from solver.cost.unit import PartCost, UnitCosts
 from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.problem import Problem
 from solver.domain.profiles import classes_of
+from solver.search.budget import TOLERANCE, Budget, most_value, rates_by_group, usable
 from solver.search.space import Choice, Kind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+TABLES_KEPT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +31,17 @@ class Resources:
     capacity: Ints                                         # [unions] GPUs
     group_gpus: Ints                                       # [groups]
     members: NDArray[np.bool_]                             # [sets, groups]
-    price: Floats                                          # [sets] least price per GPU and hour; 0 where unknown
-    price_limit: float | None
+    rates: Floats                                          # [budgets, sets] what a GPU in use takes, see solver.search.budget
+    limits: Floats                                         # [budgets]
+    group_rates: Floats                                    # [budgets, groups]
+
+    def most_value(self, values: Floats) -> float:
+        """Upper bound on Σ values [groups] x GPUs that any plan uses."""
+        return most_value(values, self.group_gpus.astype(float), self.group_rates, self.limits)
+
+    def within_budgets(self, used: Ints) -> NDArray[np.bool_]:
+        """Which rows of `used` [N, sets] keep every budget."""
+        return np.asarray((used @ self.rates.T <= self.limits * (1 + TOLERANCE)).all(axis=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +91,14 @@ class Tables:
 class TableFactory:
     """Makes tables, asking the cost model once per unit."""
 
-    def __init__(self, problem: Problem, margin: float, price_limit: float | None) -> None:
-        self.problem, self.margin, self.price_limit = problem, margin, price_limit
+    def __init__(self, problem: Problem, margin: float, budgets: tuple[Budget, ...] = ()) -> None:
+        self.problem, self.margin, self.budgets = problem, margin, budgets
+        self.gpus = usable(problem, budgets)
         self.classes = classes_of(problem.model, problem.profiles)
         self._units: dict[object, UnitCosts] = {}
+        self._made: dict[tuple[Choice, tuple[Kind, ...]], Tables] = {}
         self.probes: dict[object, Any] = {}                # of solver.search.probes, shared by all frontiers over this problem
+        self.works: dict[Choice, float] = {}               # least worth of any plan of a choice, by solver.search.frontier
         self._order = {cls: i for i, cls in enumerate(dict.fromkeys(self.classes))}
         counts = np.zeros((len(self._order), len(self.classes) + 1))
         for c, cls in enumerate(reversed(self.classes)):
@@ -94,6 +108,12 @@ class TableFactory:
         self._counts = counts                              # [classes, L + 1] layers of each class among the last c
         self._blocks = {g.name: max([t.size for t in g.tiers if t.name != "network"], default=g.gpus_per_node) for g in problem.cluster.node_groups}
 
+    def within(self, budgets: tuple[Budget, ...]) -> "TableFactory":
+        """Tables under further budgets; what units cost, and probes, are shared."""
+        limited = TableFactory(self.problem, self.margin, (*self.budgets, *budgets))
+        limited._units, limited._made, limited.probes, limited.works = self._units, self._made, self.probes, self.works
+        return limited
+
     def unit(self, kind: Kind) -> UnitCosts:
         """Costs of a kind, remembered for the life of the factory."""
         found = self._units.get(kind.spec)
@@ -102,7 +122,17 @@ class TableFactory:
         return found
 
     def tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
-        """The tables of a choice over its kinds."""
+        """The tables of a choice over its kinds. Under budgets they are kept, since the same choices come up under the next budget."""
+        if not self.budgets:
+            return self._tables(choice, kinds)
+        key = (choice, tuple(kinds))
+        if key not in self._made:
+            if len(self._made) >= TABLES_KEPT:
+                self._made.clear()
+            self._made[key] = self._tables(choice, kinds)
+        return replace(self._made[key], resources=self._resources(kinds))
+
+    def _tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
         units = [self.unit(k) for k in kinds]
         pieces = max(len(u.sync) for u in units)
         padded = [(*u.sync, *(u.sync[-1],) * (pieces - len(u.sync))) for u in units]
@@ -170,14 +200,14 @@ class TableFactory:
     def _resources(self, kinds: list[Kind]) -> Resources:
         sets = tuple(dict.fromkeys(k.spec.groups for k in kinds))
         groups = sorted({g for s in sets for g in s})
-        gpus = {g.name: g.gpus for g in self.problem.cluster.node_groups}
-        prices = {g.name: g.price_per_gpu_hour or 0.0 for g in self.problem.cluster.node_groups}
+        rates, limits = rates_by_group(self.budgets, groups)
+        members = np.array([[g in s for g in groups] for s in sets])
         unions = sorted({frozenset().union(*(frozenset(sets[i]) for i in range(len(sets)) if mask >> i & 1)) for mask in range(1, 2**len(sets))},
                         key=sorted) if len(sets) <= 12 else [frozenset(s) for s in sets] + [frozenset(groups)]
-        return Resources(sets=sets, inside=np.array([[frozenset(s) <= u for s in sets] for u in unions]), price_limit=self.price_limit,
-                         capacity=np.array([sum(gpus[g] for g in u) for u in unions], dtype=np.int64),
-                         group_gpus=np.array([gpus[g] for g in groups], dtype=np.int64),
-                         members=np.array([[g in s for g in groups] for s in sets]), price=np.array([min(prices[g] for g in s) for s in sets]))
+        return Resources(sets=sets, inside=np.array([[frozenset(s) <= u for s in sets] for u in unions]), limits=limits, group_rates=rates,
+                         capacity=np.array([sum(self.gpus[g] for g in u) for u in unions], dtype=np.int64),
+                         group_gpus=np.array([self.gpus[g] for g in groups], dtype=np.int64), members=members,
+                         rates=rates @ (members / members.sum(axis=1, keepdims=True)).T)
 
 
 def _static_bytes(part: PartCost) -> float:

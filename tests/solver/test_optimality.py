@@ -13,7 +13,7 @@ import pytest
 from solver.cost.estimate import estimate
 from solver.domain.cluster import Cluster
 from solver.domain.estimate import Estimate
-from solver.domain.options import Constraints, Engine, SearchOptions
+from solver.domain.options import Constraints, Engine, Objective, SearchOptions
 from solver.domain.packing import usable_gpus
 from solver.domain.placement import place
 from solver.domain.plan import DeviceSlice, Plan
@@ -39,8 +39,8 @@ def answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def solved(problem: Problem, constraints: Constraints = Constraints(), engine: Engine = "auto", limits: Limits = Limits(),
-           time_limit_s: float = 120.0) -> SearchResult:
-    return driver.search(problem, "throughput", constraints, SearchOptions(time_limit_s=time_limit_s, engine=engine), limits=limits)
+           time_limit_s: float = 120.0, objective: Objective = "throughput") -> SearchResult:
+    return driver.search(problem, objective, constraints, SearchOptions(time_limit_s=time_limit_s, engine=engine), limits=limits)
 
 
 def priced_with(problem: Problem, constraints: Constraints) -> Problem:
@@ -51,6 +51,8 @@ def counts(found: Estimate, allowed: Constraints) -> bool:
     """Whether an estimated layout is one that the search may answer with."""
     if not found.feasible or (allowed.memory_margin is not None and found.risk != "safe"):
         return False
+    if allowed.max_step_time_s is not None and (found.step_time_s or np.inf) > allowed.max_step_time_s:
+        return False
     return allowed.max_price_per_hour is None or (found.price_per_hour is not None and found.price_per_hour <= allowed.max_price_per_hour)
 
 
@@ -58,32 +60,41 @@ def drawn(items: list, most: int, rng: np.random.Generator) -> list:
     return items if len(items) <= most else [items[i] for i in rng.choice(len(items), most, replace=False)]
 
 
-def best_by_enumeration(seed: int, problem: Problem, allowed: Constraints, most: int) -> float:
-    """Least step time of up to `most` uniform strategies and as many unlike layouts, all of them where there are no more."""
+def worth_of(found: Estimate, objective: Objective) -> float:
+    """What an objective makes least; infinite where there is no figure."""
+    name = {"throughput": "step_time_s", "energy": "energy_per_step_j", "cost": "price_per_step", "fewest_gpus": "gpus"}[objective]
+    value = getattr(found, name)
+    if value is None or found.step_time_s is None:
+        return np.inf
+    return float(value) + (found.step_time_s * 1e-6 if objective == "fewest_gpus" else 0.0)     # among equals the fastest
+
+
+def best_by_enumeration(seed: int, problem: Problem, allowed: Constraints, most: int, objective: Objective = "throughput") -> float:
+    """Least worth of up to `most` uniform strategies and as many unlike layouts, all of them where there are no more."""
     rng, best = np.random.default_rng(seed), np.inf
     of = priced_with(problem, allowed)
     for strategy in drawn(list(itertools.islice(uniform_strategies(of, allowed), LISTED)), most, rng):
         found = estimate(of, strategy)
-        best = min(best, found.step_time_s or np.inf) if counts(found, allowed) else best
+        best = min(best, worth_of(found, objective)) if counts(found, allowed) else best
     if not allowed.uniform:
         for layout in drawn(list(itertools.islice(unlike_layouts(of, allowed), LISTED)), most, rng):
             plan = place(of, layout)
             found = estimate(of, plan) if plan is not None else None
-            best = min(best, found.step_time_s or np.inf) if found is not None and counts(found, allowed) else best
+            best = min(best, worth_of(found, objective)) if found is not None and counts(found, allowed) else best
     return best
 
 
-def check(seed: int, most: int, problem: Problem | None = None) -> SearchResult:
+def check(seed: int, most: int, problem: Problem | None = None, objective: Objective = "throughput") -> SearchResult:
     """The search against enumeration; what it answers against the judge."""
     problem, allowed = problem or small_problem(seed), some_constraints(seed)
-    answer = solved(problem, allowed)
-    best = best_by_enumeration(seed, problem, allowed, most)
+    answer = solved(problem, allowed, objective=objective)
+    best = best_by_enumeration(seed, problem, allowed, most, objective)
     assert answer.search.stopped == "proof", f"seed {seed}: {answer.search}"
     if answer.plan is None or answer.predicted is None:
         assert answer.outcome == "infeasible" and np.isinf(best), f"seed {seed}: a plan of {best} s is missed"
         return answer
     assert answer.outcome == "optimal"
-    assert answer.predicted.step_time_s is not None and answer.predicted.step_time_s <= best * EXACT, f"seed {seed}"
+    assert worth_of(answer.predicted, objective) <= best * EXACT, f"seed {seed}"
     assert judge(priced_with(problem, allowed), answer.plan, answer.predicted, allowed) == (), f"seed {seed}"
     return answer
 
@@ -91,6 +102,19 @@ def check(seed: int, most: int, problem: Problem | None = None) -> SearchResult:
 @pytest.mark.parametrize("seed", range(11, 43))
 def test_no_layout_beats_an_optimal_plan(seed: int) -> None:
     check(seed, 200)
+
+
+@pytest.mark.parametrize("objective", ["energy", "cost", "fewest_gpus"])
+@pytest.mark.parametrize("seed", range(60, 70))
+def test_no_layout_takes_less_than_an_optimal_plan(seed: int, objective: Objective) -> None:
+    check(seed, 200, objective=objective)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("objective", ["energy", "cost", "fewest_gpus"])
+def test_no_layout_takes_less_than_an_optimal_plan_of_many_problems(objective: Objective) -> None:
+    outcomes = [check(seed, 3_000, objective=objective).outcome for seed in range(2_000, 2_150)]
+    assert {"optimal", "infeasible"} == set(outcomes)
 
 
 @pytest.mark.long

@@ -1,9 +1,11 @@
-"""GPUs and money: for every union of node groups the kinds inside it use no more than it has; the price limit over all."""
+"""GPUs and budgets: for every union of node groups the kinds inside it use no more than it has; each budget over all."""
 from typing import Any
+
+import numpy as np
 
 from solver.search.formulation.variables import Variables
 
-CENT = 10_000
+UNITS = 1 << 26                                            # of a budget's limit
 
 
 def add(model: Any, v: Variables) -> None:
@@ -12,6 +14,7 @@ def add(model: Any, v: Variables) -> None:
     for union, capacity in zip(r.inside, r.capacity, strict=True):
         used = sum(int(t.gpus[u]) * v.chosen[k][u] for k in range(v.positions) for u in range(t.num_kinds) if union[t.set_index[u]])
         model.add(used <= int(capacity))
-    if r.price_limit is not None:
-        cost = sum(int(t.gpus[u] * r.price[t.set_index[u]] * CENT) * v.chosen[k][u] for k in range(v.positions) for u in range(t.num_kinds))
-        model.add(cost <= int(r.price_limit * CENT) + 1)
+    for rates, limit in zip(r.rates, r.limits, strict=True):
+        unit = float(limit) / UNITS if limit > 0.0 else 1.0
+        taken = np.minimum(np.floor(t.gpus * rates[t.set_index] / unit), 2 * UNITS).astype(np.int64)
+        model.add(sum(int(taken[u]) * v.chosen[k][u] for k in range(v.positions) for u in range(t.num_kinds)) <= int(limit / unit) + 1)

@@ -36,7 +36,8 @@ def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: 
                     key=sorted)
     resources = Resources(sets=unique, inside=np.array([[frozenset(s) <= u for s in unique] for u in unions]),
                           capacity=np.array([sum(capacity[g] for g in u) for u in unions]), group_gpus=np.array([capacity[n] for n in names]),
-                          members=np.array([[n in s for n in names] for s in unique]), price=np.zeros(len(unique)), price_limit=None)
+                          members=np.array([[n in s for n in names] for s in unique]), rates=np.zeros((0, len(unique))),
+                          limits=np.zeros(0), group_rates=np.zeros((0, len(names))))
     budget = static.sum(axis=1).mean() + 2 * activation.sum(axis=1).mean() + 4
     spec = [UnitSpec(groups=s, tp=int(g), cp=1, ulysses=1, dp=1, replicas=1, ep=1, etp=1, micro_batch_size=1, micro_batches=micro_batches,
                      recompute="none", zero_stage=1, sequence_parallel=True, vocabulary_parallel_loss=True, framework=None)
