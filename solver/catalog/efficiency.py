@@ -39,11 +39,12 @@ class ArchEfficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEfficiency:
-    """A device whose clock under load is far from its architecture's, or that is known less well."""
+    """A device whose clock under load is far from its architecture's, or that is known less well. narrow: None: the architecture's."""
 
     sustained: float
     source: str
     expected_error: float = 0.0
+    narrow: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

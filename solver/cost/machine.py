@@ -63,9 +63,10 @@ def machine(constants: Efficiency, group: NodeGroup, workload: TrainingWorkload)
     curves, own = curves_of(known, device.arch), constants.devices.get(known)
     clock = group.speed_factor * _power_share(device, constants)
     sustained = (own.sustained if own else arch.sustained) * clock
+    narrow = sustained * (arch.narrow if own is None or own.narrow is None else own.narrow)
     bandwidth = bytes_per_s_from_gb_s(device.memory_bandwidth_gb_s) * group.speed_factor
     half = _half(constants, device, workload, curves, bandwidth, sustained if workload.precision != "fp32" else clock)
-    return Machine(group=group, arch=arch, linear=_linear(constants, device, workload, curves, half, arch.narrow * sustained), half=half,
+    return Machine(group=group, arch=arch, linear=_linear(constants, device, workload, curves, half, narrow), half=half,
                    attention=_attention(arch, curves, _half_peak(constants, device, workload) * clock),
                    elementwise_bytes_s=bandwidth * arch.elementwise_share * curves.elementwise_gain, memory_bytes_s=bandwidth,
                    capacity_bytes=bytes_from_gib(device.capacity_gib), measured=curves.measured,

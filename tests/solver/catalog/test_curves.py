@@ -1,5 +1,6 @@
 """Which operator curves a device gets: its own where it was measured, else the nearest's, marked so."""
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -62,6 +63,10 @@ def test_a_scaled_curve_changes_the_compute_share_alone():
     assert t4.sms == 40
 
 
+def test_a_device_without_a_table_of_attention_has_its_neighbours_shape():
+    assert measured_curves()["a40"].attention == replace(measured_curves()["a100"].attention, fit=None)
+
+
 def test_kernels_of_small_memory_systems_reach_more_of_the_bandwidth():
     """A40 has a third of A100's bandwidth for three quarters of its multiprocessors."""
     assert 1.2 < measured_curves()["a40"].elementwise_gain < 1.7
@@ -72,5 +77,6 @@ def test_kernels_of_small_memory_systems_reach_more_of_the_bandwidth():
 def test_training_never_needs_more_than_the_peak(device):
     arch, curves, own = efficiency().arch(device.arch), curves_of(device.name, device.arch), efficiency().devices.get(device.name)
     sustained = own.sustained if own else arch.sustained
+    narrow = arch.narrow if own is None or own.narrow is None else own.narrow
     assert 0.0 < curves.gemm["half"].compute * sustained < 1.0
-    assert all(0.0 < curve.compute * sustained * arch.narrow < 1.0 for kind, curve in curves.gemm.items() if kind != "half")
+    assert all(0.0 < curve.compute * sustained * narrow < 1.0 for kind, curve in curves.gemm.items() if kind in ("fp8", "fp4"))
