@@ -132,19 +132,45 @@ class MoEConstants:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StackMemory:
+    """How a training framework keeps logits, states and activations."""
+
+    logit_bytes: float                                     # per logit, at the loss
+    logits_freed: bool                                     # before the layers run backward
+    weights_are_master: bool                               # ZeRO-3 shards fp32 weights, which are the master copy
+    both_gradients: bool                                   # 16-bit gradients beside their fp32 sums
+    dropout: bool                                          # on by default
+    sequence_first: bool                                   # activations are [s, b, h]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConstants:
+    """Bytes of devices and libraries; bytes per element, as the comments of the data say; and the habits of frameworks."""
+
     context_bytes: float
     dimension_bytes: float
     fragmentation: float
-    working_set_layers: float
+    workspace_bytes: float
+    fused_workspace_bytes: Mapping[str, float]             # by architecture
     norm_bytes: float
     eager_norm_bytes: float
-    logit_bytes: float
+    score_bytes: float
+    score_dropout_bytes: float
+    eager_score_bytes: float
+    eager_score_gradient_bytes: float
+    softmax_bytes: float
     gathered_logit_bytes: float
     gathered_logit_copies: float
-    unfused_score_bytes: float
+    router_bytes: float
+    expert_imbalance: float
     gathered_layers: float
     temporary_bytes: float
+    stacks: Mapping[str, StackMemory]
+
+    def stack(self, framework: Framework | None) -> StackMemory:
+        """The habits of a framework; of `default` where none is named or it has none of its own."""
+        return self.stacks.get(framework or "default", self.stacks["default"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +220,7 @@ def efficiency() -> Efficiency:
 
 def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
     """Constants from the parsed TOML; raises KeyError or TypeError where a constant is missing or unknown."""
-    memory, data_parallel = dict(data["memory"]), dict(data["data_parallel"])
+    data_parallel = dict(data["data_parallel"])
     return Efficiency(
         version=data["version"],
         archs={name: _arch(name, body) for name, body in data["arch"].items()},
@@ -208,8 +234,7 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
         data_parallel=DataParallelConstants(step_overhead_s=seconds_from_ms(data_parallel.pop("step_overhead_ms")), **data_parallel),
         host=HostConstants(**_in_seconds(data["host"])),
         moe=MoEConstants(**_in_seconds(data["moe"])),
-        memory=MemoryConstants(context_bytes=bytes_from_gib(memory.pop("context_gib")), dimension_bytes=bytes_from_gib(memory.pop("dimension_gib")),
-                               **memory),
+        memory=_memory(dict(data["memory"])),
         confidence=ConfidenceConstants(**data["confidence"]),
     )
 
@@ -218,6 +243,13 @@ def _in_seconds(body: Mapping[str, float]) -> dict[str, float]:
     """Names that end in _us as seconds."""
     return {name.removesuffix("_us") + "_s" if name.endswith("_us") else name: seconds_from_us(value) if name.endswith("_us") else value
             for name, value in body.items()}
+
+
+def _memory(body: dict[str, Any]) -> MemoryConstants:
+    stacks, fused = body.pop("stack"), body.pop("fused_workspace_gib")
+    sizes = {name.removesuffix("_gib") + "_bytes": bytes_from_gib(body.pop(name)) for name in ("context_gib", "dimension_gib", "workspace_gib")}
+    return MemoryConstants(stacks={name: StackMemory(**{**stacks["default"], **habits}) for name, habits in stacks.items()},
+                           fused_workspace_bytes={arch: bytes_from_gib(size) for arch, size in fused.items()}, **sizes, **body)
 
 
 def _arch(name: str, body: Mapping[str, Any]) -> ArchEfficiency:

@@ -24,7 +24,7 @@ def share_of(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) ->
     eager = workload.norm_kernel == "eager" or (workload.norm_kernel == "auto" and stack.eager_norm)
     return Share(sequences=spec.micro_batch_size / spec.dp, seq_len=workload.seq_len, tp=spec.tp, cp=spec.cp, ep=spec.ep, etp=spec.etp,
                  sequence_parallel=spec.sequence_parallel, kernel=attention_kernel(shared.constants, machine.arch, workload, stack.attention),
-                 eager_norm=eager and shared.model.gated_ffn)
+                 eager_norm=eager and shared.model.gated_ffn, framework=spec.framework)
 
 
 def _path_of(shared: Setting, machine: Machine) -> PathOf:
@@ -45,7 +45,7 @@ def holding_of(shared: Setting, spec: UnitSpec, layer_class: LayerClass) -> Hold
 def states(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float, float]:
     """(weights, gradients, optimizer) bytes of a holding on one GPU."""
     shards = synchronise.shard_counts(spec, traffic)
-    sizes = (shared.gradient_element, shared.optimizer_state_bytes, shared.activation_element)
+    sizes = memory.state_elements(shared, spec.zero_stage, spec.framework)
     dense = memory.state_parts(spec.zero_stage, shards[0], *sizes)
     experts = memory.state_parts(spec.zero_stage, shards[1], *sizes)
     w, g, o = (holding.dense * d + holding.experts * e for d, e in zip(dense, experts, strict=True))
@@ -209,8 +209,8 @@ def head_holding(shared: Setting, spec: UnitSpec) -> Holding:
 
 
 def head_input_bytes(shared: Setting, share: Share) -> float:
-    """What the head keeps of every micro-batch in flight: its input."""
-    return 2.0 * share.tokens * shared.model.hidden_size * share.replicated * shared.activation_element / 2.0
+    """What the head keeps of every micro-batch in flight: the input of the final norm and that of the output layer."""
+    return 4.0 * share.tokens * shared.model.hidden_size * share.replicated * shared.activation_element / 2.0
 
 
 def head_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, last_layer: PartCost) -> PartCost:

@@ -1,6 +1,8 @@
 """What one GPU of a unit sees of a micro-batch."""
 from dataclasses import dataclass
 
+from solver.domain.degrees import Framework
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
@@ -15,6 +17,7 @@ class Share:
     sequence_parallel: bool
     kernel: str                                            # attention kernel generation
     eager_norm: bool
+    framework: Framework | None = None                     # whose habits of keeping tensors count
 
     @property
     def tokens(self) -> float:

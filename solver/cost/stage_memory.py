@@ -12,7 +12,11 @@ PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers"
 
 
 def stage_memory(problem: Problem, layout: Layout, index: int) -> StageMemory:
-    """GiB on one GPU of a stage: states once, activations times the micro-batches in flight at its position, logits on the last stage."""
+    """GiB on one GPU of a stage: states once, activations times the micro-batches in flight at its position, logits on the last stage.
+
+    Logits and the buffers of running layers are not held at once where the framework frees the former first: the last stage's buffers are then what
+    layers need beyond the bytes of the logits.
+    """
     stage = layout.stages[index]
     costs = unit_costs(problem, unit_spec(layout, stage))
     counts = layer_counts(problem, stage.layers)
@@ -21,7 +25,7 @@ def stage_memory(problem: Problem, layout: Layout, index: int) -> StageMemory:
     sizes = [gib_from_bytes(size) for size in (
         max(0.0, total(costs, counts, first, last, "weights_bytes")), max(0.0, total(costs, counts, first, last, "gradients_bytes")),
         max(0.0, total(costs, counts, first, last, "optimizer_bytes")), held * total(costs, counts, first, last, "activation_bytes"),
-        costs.logits_bytes if last else 0.0, costs.buffers_bytes)]
+        costs.logits_bytes if last else 0.0, costs.head_buffers_bytes if last else costs.buffers_bytes)]
     return StageMemory(capacity_gib=gib_from_bytes(costs.capacity_bytes), weights_gib=sizes[0], gradients_gib=sizes[1], optimizer_gib=sizes[2],
                        activations_gib=sizes[3], logits_gib=sizes[4], buffers_gib=sizes[5], total_gib=sum(sizes))
 

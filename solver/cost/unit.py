@@ -71,6 +71,7 @@ class LayerCosts:
 
     layers: dict[LayerClass, PartCost]
     buffers_bytes: float
+    head_buffers_bytes: float
     capacity_bytes: float
 
 
@@ -99,6 +100,7 @@ class UnitCosts:
     head: PartCost                                         # last stage
     logits_bytes: float                                    # last stage, one micro-batch
     buffers_bytes: float                                   # temporaries of one layer, gathered layers, recompute working set: any stage
+    head_buffers_bytes: float                              # the same on the last stage, beside its logits: less what reuses their bytes
     capacity_bytes: float                                  # what the allocator may hold: device less context, communication buffers, fragmentation
     sync: tuple[SyncPiece, ...]
     shared_ends: PartCost = field(default_factory=PartCost)     # bytes to subtract where a stage is first and last: tied weights are held once there

@@ -9,7 +9,17 @@ from solver.cost.collectives import send_s
 from solver.cost.fabric import between, nearest
 from solver.cost.machine import Machine
 from solver.cost.measured import Part
-from solver.cost.parts import embedding_holding, embedding_part, head_holding, head_input_bytes, head_part, holding_of, layer_part, share_of, states
+from solver.cost.parts import (
+    embedding_holding,
+    embedding_part,
+    head_holding,
+    head_input_bytes,
+    head_part,
+    holding_of,
+    layer_part,
+    share_of,
+    states,
+)
 from solver.cost.setting import Setting, memoised, setting
 from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
@@ -46,9 +56,10 @@ def _layer_costs(shared: Setting, spec: UnitSpec, *, least: bool = False) -> Lay
     stack = shared.constants.stack(spec.framework)
     traffic = synchronise.data_traffic(shared, spec)
     machines = [shared.machines[name] for name in spec.groups]
+    buffers = [_buffers(shared, m, spec, stack) for m in machines]
     return LayerCosts(
         layers={cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls, least=least) for m in machines]) for cls in shared.classes},
-        buffers_bytes=max(_buffers(shared, m, spec, stack, share_of(shared, m, spec, stack)) for m in machines),
+        buffers_bytes=max(b[0] for b in buffers), head_buffers_bytes=max(b[1] for b in buffers),
         capacity_bytes=min(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines))
 
 
@@ -65,7 +76,8 @@ def _costs(shared: Setting, spec: UnitSpec) -> UnitCosts:
     return UnitCosts(
         spec=spec, layers=layers, embedding=embedding, head=head,
         logits_bytes=_logits(shared, spec, share),
-        buffers_bytes=held.buffers_bytes, capacity_bytes=held.capacity_bytes, sync=(piece,), optimizer_share=optimizer_share,
+        buffers_bytes=held.buffers_bytes, head_buffers_bytes=held.head_buffers_bytes, capacity_bytes=held.capacity_bytes, sync=(piece,),
+        optimizer_share=optimizer_share,
         shared_ends=_shared_ends(shared, spec, traffic))
 
 
@@ -132,18 +144,25 @@ def _less(holding: Holding, other: Holding) -> Holding:
     return Holding(dense=holding.dense - other.dense, experts=holding.experts - other.experts)
 
 
-def _buffers(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, share: Share) -> float:
-    """Largest short-lived memory over all layer classes: recompute working set, temporaries, and under ZeRO-3 the gathered layers with one
-    gradient."""
-    largest = 0.0
+def _buffers(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) -> tuple[float, float]:
+    """Bytes beside what is kept, in (any stage, the last stage beside its logits): library workspaces, under ZeRO-3 the gathered layers with one
+    gradient, and the largest working memory of a layer over all classes. That comes after the loss: where logits are freed by then, it reuses theirs.
+
+    Under ZeRO-3 the last stage keeps both ends gathered from forward to backward, as FSDP does with what it wraps in no layer: taken to be the only
+    stage, as frameworks demand of ZeRO-3.
+    """
+    share, working, gathered, ends = share_of(shared, machine, spec, stack), 0.0, 0.0, 0.0
+    if spec.zero_stage >= 3:
+        ends = embedding_holding(shared, spec).dense + head_holding(shared, spec).dense - _tied_holding(shared, spec).dense
     for cls in shared.classes:
-        size = profiles.layer_bytes(shared, machine, cls, share, spec.recompute, stack.selective_memory).working
+        working = max(working, profiles.layer_bytes(shared, machine, cls, share, spec.recompute, stack.selective_memory).working)
         if spec.zero_stage >= 3:
             held = holding_of(shared, spec, cls)
-            layer = (held.dense + held.experts) * shared.activation_element
-            size += layer * (shared.constants.memory.gathered_layers + 1.0)
-        largest = max(largest, size)
-    return largest
+            layers = shared.constants.memory.gathered_layers + 1.0
+            gathered = max(gathered, (held.dense + held.experts) * shared.activation_element * layers)
+    fixed = memory.workspace_bytes(shared, machine) + gathered
+    room = _logits(shared, spec, share) if memory.logits_make_room(shared, share, spec.vocabulary_parallel_loss) else 0.0
+    return fixed + working, fixed + ends * shared.activation_element + max(0.0, working - room)
 
 
 def _active_dimensions(spec: UnitSpec) -> int:

@@ -143,7 +143,7 @@ class TableFactory:
             forward=self._prefix(units, lambda p: p.forward_s),
             static=self._prefix(units, _static_bytes), activation=self._prefix(units, lambda p: p.activation_bytes),
             head_time=np.array([p.forward_s + p.backward_s for p in heads]), head_forward=np.array([p.forward_s for p in heads]),
-            head_static=np.array([_static_bytes(u.head) + u.logits_bytes for u in units]),
+            head_static=np.array([_static_bytes(u.head) + u.logits_bytes + u.head_buffers_bytes - u.buffers_bytes for u in units]),
             head_activation=np.array([p.activation_bytes for p in heads]),
             embedding_time=np.array([p.forward_s + p.backward_s for p in embeddings]), embedding_forward=np.array([p.forward_s for p in embeddings]),
             embedding_static=np.array([_static_bytes(p) for p in embeddings]),

@@ -29,7 +29,7 @@ def sizes(costs: UnitCosts) -> list[float]:
     """Bytes of a stage by part: states, activations, logits, buffers."""
     parts = (*costs.layers.values(), costs.embedding, costs.head)
     return [part.weights_bytes + part.gradients_bytes + part.optimizer_bytes for part in parts] + [part.activation_bytes for part in parts] + [
-        costs.logits_bytes, costs.buffers_bytes]
+        costs.logits_bytes, costs.buffers_bytes, costs.logits_bytes + costs.head_buffers_bytes]
 
 
 def never_more(left: list[float], right: list[float]) -> bool:
@@ -49,7 +49,8 @@ def numbers(value: object) -> list[float]:
 def test_every_number_is_finite_and_not_negative(data, given_problem):
     costs = unit_costs(given_problem, data.draw(units(given_problem, (None, "megatron", "fsdp", "torchtitan", "deepspeed"))))
     found = [x for part in (*costs.layers.values(), costs.embedding, costs.head, costs.shared_ends) for x in numbers(asdict(part))]
-    found += [costs.logits_bytes, costs.buffers_bytes, costs.capacity_bytes, costs.optimizer_share, *sync_s(costs), costs.sync[0].shared_ends_s]
+    found += [costs.logits_bytes, costs.buffers_bytes, costs.head_buffers_bytes]
+    found += [costs.capacity_bytes, costs.optimizer_share, *sync_s(costs), costs.sync[0].shared_ends_s]
     assert all(math.isfinite(x) and x >= 0.0 for x in found)
     assert costs.optimizer_share <= 1.0
 
