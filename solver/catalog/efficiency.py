@@ -59,6 +59,7 @@ class Stack:
     selective_time: float
     selective_memory: float
     dispatch_once_per_node: bool
+    expert_overlap: float
     gradient_overlap: float
     tensor_overlap: float
     source: str

@@ -3,7 +3,7 @@ from dataclasses import dataclass, replace
 
 from solver.catalog.efficiency import Stack
 from solver.cost import ends, memory, profiles, synchronise
-from solver.cost.expert_traffic import expert_s
+from solver.cost.expert_traffic import expert_s, shown_s
 from solver.cost.fabric import path_in_group
 from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine, attention_kernel
@@ -76,7 +76,7 @@ class _Busy:
     measured: bool
     tensor_s: tuple[float, float]                          # forward, backward
     context_s: tuple[float, float]
-    expert_s: float
+    expert_s: tuple[float, float]
     recompute_s: float
     again_share: float
     forward_s: float
@@ -91,12 +91,14 @@ def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traff
     work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
     tensor = _shown(stack, share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
     context = context_s(shared, path_of, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
-    expert = expert_s(shared, path_of, layer_class, share, stack.dispatch_once_per_node)
-    forward = work.forward_s + tensor[0] + context[0] + expert
+    expert = expert_s(shared, stack, path_of, layer_class, share)
+    dispatch = (shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.forward_s),
+                shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.backward_s))
+    forward = work.forward_s + tensor[0] + context[0] + dispatch[0]
     again_share, recompute = _recompute(shared, spec, stack, share, forward, work)
-    backward = work.backward_s + tensor[1] + context[1] + expert + recompute
+    backward = work.backward_s + tensor[1] + context[1] + dispatch[1] + recompute
     gathers = _gathers(shared, spec, traffic, holding_of(shared, spec, layer_class))
-    return _Busy(work=work, measured=measured is not None, tensor_s=tensor, context_s=context, expert_s=expert, recompute_s=recompute,
+    return _Busy(work=work, measured=measured is not None, tensor_s=tensor, context_s=context, expert_s=dispatch, recompute_s=recompute,
                  again_share=again_share, forward_s=forward, backward_s=backward, seen_forward_s=_visible(shared, forward, gathers[0]),
                  seen_backward_s=_visible(shared, backward, gathers[1]))
 
@@ -133,7 +135,7 @@ def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, 
     work, waiting = busy.work, forward + backward - busy.seen_forward_s - busy.seen_backward_s
     parts = TimeParts(
         compute_s=work.forward_s + work.backward_s + waiting, tensor_comm_s=sum(busy.tensor_s), context_comm_s=sum(busy.context_s),
-        expert_comm_s=2.0 * busy.expert_s, recompute_s=busy.recompute_s,
+        expert_comm_s=sum(busy.expert_s), recompute_s=busy.recompute_s,
         data_comm_s=(busy.seen_forward_s - busy.forward_s) + (busy.seen_backward_s - busy.backward_s))
     kept = profiles.layer_bytes(shared, machine, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
     weights, gradients, optimizer = states(shared, spec, traffic, holding_of(shared, spec, layer_class))

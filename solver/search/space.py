@@ -288,9 +288,9 @@ class Space:
         """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
 
         Widths need no probes of their own (a stage of width w costs what width 1 does on a micro-batch of b / w), nor do straddling stages (no faster
-        than the group among theirs that is cheapest).
+        than the group among theirs that is cheapest). Expert traffic hides as it would with virtual stages.
         """
-        return [Kind(gpus=tp * context.cp, spec=self._spec(context, (g.name,), tp, 1, 1, micro_batch_size, mode, 1))
+        return [Kind(gpus=tp * context.cp, spec=self._spec(context, (g.name,), tp, 1, 1, micro_batch_size, mode, 1, rounds=2.0))
                 for g in self.groups for tp in self.degrees(context) if fits_nodes(g, tp) for mode in modes]
 
     def kinds(self, choice: Choice) -> list[Kind]:
