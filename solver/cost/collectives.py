@@ -5,25 +5,38 @@ whole block of the level below. What a link achieves of its alpha and beta, per 
 time on parts of a large message, as NCCL's rings and trees do: latencies add up, of the rest the slowest level's is taken.
 """
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from solver.catalog.collectives import IDEAL, Curve, LinkClass
+from solver.cost.measured_collectives import Curves
+from solver.domain.profiles import CollectiveOp
 
 BUCKET_BYTES = float(128 << 20)                            # gradients and weights travel in buckets of about this size (Megatron-LM, FSDP layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """`ranks` blocks joined by one kind of link; bandwidth and latency as stated."""
+    """`ranks` blocks joined by one kind of link; bandwidth and latency as stated. `measured`: of the whole path whose outermost level this is."""
 
     ranks: float
     latency_s: float
     bandwidth_bytes_s: float
     network: bool = False                                  # between nodes, or between node groups
     link: LinkClass = IDEAL
+    measured: Curves | None = field(default=None, compare=False)
 
 
 Path = tuple[Level, ...]
+
+
+def _measured_s(path: Path, operation: CollectiveOp, size_bytes: float, formula: Callable[[Path, float], float]) -> float:
+    """Seconds of a message by the user's own measurements of the path, where there are any of the operation; else by formula."""
+    curves = path[-1].measured if path else None
+    sizes = curves.get(operation) if curves is not None else None
+    if sizes is None or size_bytes <= 0.0:
+        return formula(path, size_bytes)
+    return sizes.seconds_at(size_bytes, lambda size: formula(path, size))
 
 
 def ring_all_reduce_s(n: float, size_bytes: float, latency_s: float, bandwidth_bytes_s: float) -> float:
@@ -48,6 +61,11 @@ def _hops(ranks: float, rounds: float) -> float:
 
 
 def all_reduce_s(path: Path, size_bytes: float) -> float:
+    """All-reduce of S bytes on every rank."""
+    return _measured_s(path, "all_reduce", size_bytes, _all_reduce_s)
+
+
+def _all_reduce_s(path: Path, size_bytes: float) -> float:
     """All-reduce: a ring through all ranks or a tree over the blocks of the outermost level, whichever is faster; inside one switch also its own
     reduction.
 
@@ -79,12 +97,12 @@ def switch_all_reduce_s(level: Level, size_bytes: float) -> float:
 
 def all_gather_s(path: Path, size_bytes: float) -> float:
     """All-gather to S bytes on every rank: a ring, (N - 1) / N * S over every link on the way."""
-    return _one_way_s(path, size_bytes, "all_gather")
+    return _measured_s(path, "all_gather", size_bytes, lambda over, size: _one_way_s(over, size, "all_gather"))
 
 
 def reduce_scatter_s(path: Path, size_bytes: float) -> float:
     """Reduce-scatter from S bytes on every rank: a ring, (N - 1) / N * S over every link on the way."""
-    return _one_way_s(path, size_bytes, "reduce_scatter")
+    return _measured_s(path, "reduce_scatter", size_bytes, lambda over, size: _one_way_s(over, size, "reduce_scatter"))
 
 
 def _one_way_s(path: Path, size_bytes: float, operation: str) -> float:
@@ -106,6 +124,14 @@ def scattered_all_reduce_s(path: Path, size_bytes: float) -> float:
 
 
 def all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> float:
+    """All-to-all of S bytes per rank; what was measured without `fan_out` is changed by it as the formula of a large message is."""
+    if not path or path[-1].measured is None or "all_to_all" not in path[-1].measured:
+        return _all_to_all_s(path, size_bytes, fan_out)
+    by = 1.0 if fan_out is None else _all_to_all_s(path, BUCKET_BYTES, fan_out) / _all_to_all_s(path, BUCKET_BYTES)
+    return _measured_s(path, "all_to_all", size_bytes, _all_to_all_s) * by
+
+
+def _all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> float:
     """All-to-all of S bytes per rank: (n - 1) / n * S / beta, with every level's share of the traffic on its own links at once.
 
     Of a rank's bytes, (block - inside) / n travel over a level; the slowest level decides. With `fan_out` = k copies of each element, links between
@@ -133,6 +159,11 @@ def all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> f
 
 def send_s(level: Level, size_bytes: float) -> float:
     """S bytes from one rank to another over one kind of link."""
+    return _measured_s((level,), "send_recv", size_bytes, _send_s)
+
+
+def _send_s(path: Path, size_bytes: float) -> float:
+    level, = path
     curve = level.link.send
     seconds = size_bytes / (level.bandwidth_bytes_s * curve.achieved(2.0))
     return curve.base_s + curve.hop * level.latency_s + seconds + 2.0 * math.sqrt(curve.fill_s * seconds)
@@ -141,16 +172,34 @@ def send_s(level: Level, size_bytes: float) -> float:
 def ring_pass_s(path: Path, size_bytes: float) -> float:
     """Every rank's S bytes passed once around the whole ring (ring attention): n - 1 sends at the slowest link on the way."""
     ranks = math.prod(level.ranks for level in path)
-    return max(((ranks - 1.0) * send_s(level, size_bytes) for level in path if level.ranks > 1), default=0.0)
+    return max(((ranks - 1.0) * _send_s((level,), size_bytes) for level in path if level.ranks > 1), default=0.0)
 
 
 def all_reduce_slope(path: Path) -> tuple[float, float]:
     """(constant seconds, seconds per byte) of reduce-scatter and all-gather of large data: affine in the bytes, as the search needs it.
 
     The slope is that of buckets of `BUCKET_BYTES`, the pipeline's filling included. Either half is half; an all-reduce without sharded states is
-    taken for the same, which is too much where a tree between two nodes or a switch would be faster.
+    taken for the same, which is too much where a tree between two nodes or a switch would be faster. Measurements give their own lines around a
+    bucket: of both halves, or of an all-reduce where only that is measured or takes less.
     """
     if all(level.ranks <= 1 for level in path):
         return 0.0, 0.0
-    constant = scattered_all_reduce_s(path, 0.0)
-    return constant, (scattered_all_reduce_s(path, BUCKET_BYTES) - constant) / BUCKET_BYTES
+    curves = path[-1].measured or {}
+    halves = [_line(path, op, curves) for op in ("reduce_scatter", "all_gather")]
+    lines = [(halves[0][0] + halves[1][0], halves[0][1] + halves[1][1])]
+    if "all_reduce" in curves:
+        whole = _line(path, "all_reduce", curves)
+        lines = [*lines, whole] if "reduce_scatter" in curves and "all_gather" in curves else [whole]
+    return min(lines, key=lambda line: line[0] + line[1] * BUCKET_BYTES)
+
+
+_FORMULAS: dict[CollectiveOp, Callable[[Path, float], float]] = {
+    "all_reduce": _all_reduce_s, "reduce_scatter": lambda path, size: _one_way_s(path, size, "reduce_scatter"),
+    "all_gather": lambda path, size: _one_way_s(path, size, "all_gather")}
+
+
+def _line(path: Path, operation: CollectiveOp, curves: Curves) -> tuple[float, float]:
+    formula = _FORMULAS[operation]
+    constant = formula(path, 0.0)
+    line = constant, (formula(path, BUCKET_BYTES) - constant) / BUCKET_BYTES
+    return curves[operation].line_at(BUCKET_BYTES, line) if operation in curves else line

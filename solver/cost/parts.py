@@ -3,8 +3,8 @@ from dataclasses import dataclass, replace
 
 from solver.catalog.efficiency import Stack
 from solver.cost import ends, memory, profiles, synchronise
+from solver.cost.communicators import group_path
 from solver.cost.expert_traffic import expert_s, shown_s
-from solver.cost.fabric import path_in_group
 from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine, attention_kernel
 from solver.cost.parameters import embedding_parameters, final_parameters, head_parameters, layer_parameters, mtp_parameters
@@ -27,8 +27,8 @@ def share_of(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) ->
                  eager_norm=eager and shared.model.gated_ffn, framework=spec.framework)
 
 
-def _path_of(shared: Setting, machine: Machine) -> PathOf:
-    return lambda size, stride: path_in_group(shared.constants, machine.group, size, stride)
+def _path_of(shared: Setting, machine: Machine, least: bool = False) -> PathOf:
+    return lambda size, stride: group_path(shared, machine.group.name, size, stride, floor=least)
 
 
 def holding_of(shared: Setting, spec: UnitSpec, layer_class: LayerClass) -> Holding:
@@ -86,8 +86,8 @@ class _Busy:
 
 
 def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, least: bool) -> _Busy:
-    share, path_of = share_of(shared, machine, spec, stack), _path_of(shared, machine)
-    measured = profiles.layer_work_measured(shared, machine, path_of, layer_class, share, least)
+    share, path_of = share_of(shared, machine, spec, stack), _path_of(shared, machine, least)
+    measured = profiles.layer_work_measured(shared, machine, layer_class, share, least)
     work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
     tensor = _shown(stack, share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
     context = context_s(shared, path_of, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)

@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from solver.cost import memory
+from solver.cost.collectives import Path
 from solver.cost.ends import EndWork
+from solver.cost.fabric import path_in_group
 from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine
 from solver.cost.measured import Curve, Measured, Part
 from solver.cost.memory import LayerBytes
 from solver.cost.setting import Setting
 from solver.cost.share import Share
-from solver.cost.traffic import PathOf, tensor_s
+from solver.cost.traffic import tensor_s
 from solver.cost.unit import UnitSpec
 from solver.domain.degrees import Recompute
 from solver.domain.estimate import Reason
@@ -38,7 +40,7 @@ def _found(measured: Measured, gpu: str, tp: int, part: Part) -> Curve | None:
 Timed = tuple[Work, float, float]                          # computation, and seconds of tensor-parallel traffic forward and backward
 
 
-def layer_work_measured(shared: Setting, machine: Machine, path_of: PathOf, layer_class: LayerClass, share: Share, least: bool) -> Timed | None:
+def layer_work_measured(shared: Setting, machine: Machine, layer_class: LayerClass, share: Share, least: bool) -> Timed | None:
     """One layer's computation and tensor-parallel traffic by its profile; None without.
 
     `least`: a lower bound that falls per sequence as micro-batches grow.
@@ -49,9 +51,12 @@ def layer_work_measured(shared: Setting, machine: Machine, path_of: PathOf, laye
     if curve is None:
         return None
 
+    def formulas(ranks: int, stride: int) -> Path:
+        return path_in_group(shared.constants, machine.group, ranks, stride)
+
     def own(sequences: float, tp: int, ep: int, etp: int) -> tuple[Work, float]:
         at = replace(share, sequences=sequences, cp=1, tp=tp, ep=ep, etp=etp, sequence_parallel=False)
-        return layer_work(shared, machine, layer_class, at), tensor_s(shared, path_of, layer_class, at)
+        return layer_work(shared, machine, layer_class, at), tensor_s(shared, formulas, layer_class, at)
 
     def both(sequences: float, tp: int, ep: int, etp: int) -> tuple[float, float]:
         work, tensor = own(sequences, tp, ep, etp)

@@ -1,6 +1,6 @@
 """What every unit of one problem shares: machines, constants, layer classes. Built once per problem and kept in a bounded cache."""
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -9,9 +9,10 @@ from solver.catalog.efficiency import Efficiency, OptimizerCost, efficiency
 from solver.cost.calibration import calibrated
 from solver.cost.machine import Machine, machine
 from solver.cost.measured import Measured, measured_of
+from solver.cost.measured_collectives import Key, Measurement, collectives_of
 from solver.domain.model import Architecture, LayerClass
 from solver.domain.problem import Problem
-from solver.domain.profiles import classes_of
+from solver.domain.profiles import CollectiveOp, classes_of
 from solver.domain.workload import CustomOptimizer, TrainingWorkload
 from solver.errors import Fault, NotCovered
 
@@ -35,6 +36,7 @@ class Setting:
     activation_element: float
     gradient_element: float
     measured: Measured | None                              # the request's layer profiles
+    collectives: Mapping[Key, Mapping[CollectiveOp, Measurement]] | None     # the request's collective profiles
 
     @property
     def optimizer_state_bytes(self) -> float:
@@ -80,7 +82,7 @@ def _setting(key: Same[Problem]) -> Setting:
     return Setting(problem=problem, model=model, workload=workload, constants=constants,
                    machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},
                    classes=classes, layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload),
-                   measured=measured_of(problem.profiles, classes), activation_element=wide,
+                   measured=measured_of(problem.profiles, classes), collectives=collectives_of(problem.profiles), activation_element=wide,
                    gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)
 
 

@@ -3,7 +3,8 @@ from dataclasses import dataclass
 
 from solver.catalog.efficiency import Stack
 from solver.cost.collectives import all_reduce_s, all_reduce_slope
-from solver.cost.fabric import outermost, paths
+from solver.cost.communicators import data_paths
+from solver.cost.fabric import outermost
 from solver.cost.machine import Machine
 from solver.cost.setting import Setting
 from solver.cost.unit import UnitSpec
@@ -53,8 +54,12 @@ def data_traffic(setting: Setting, spec: UnitSpec) -> DataTraffic:
 def _slowest(setting: Setting, spec: UnitSpec, ranks: int, stride: int) -> tuple[float, float]:
     if ranks == 1:
         return 0.0, 0.0
-    slopes = [all_reduce_slope(path) for path in paths(setting.constants, setting.problem.cluster, spec.groups, ranks, stride)]
-    return max(s[0] for s in slopes), max(s[1] for s in slopes)
+    slopes = [all_reduce_slope(path) for path in data_paths(setting, spec.groups, ranks, stride)]
+    slowest = max(s[0] for s in slopes), max(s[1] for s in slopes)
+    if len(spec.groups) == 1 or setting.collectives is None:
+        return slowest
+    alone = [all_reduce_slope(data_paths(setting, (name,), ranks, stride)[0]) for name in spec.groups]       # what was measured across groups
+    return max(slowest[0], min(s[0] for s in alone)), max(slowest[1], min(s[1] for s in alone))             # counts no less than in the best alone
 
 
 def traffic_s(setting: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from solver.catalog.efficiency import Stack
 from solver.cost import memory, profiles, synchronise
 from solver.cost.collectives import send_s
-from solver.cost.fabric import between, nearest
+from solver.cost.communicators import boundary_link
 from solver.cost.machine import Machine
 from solver.cost.measured import Part
 from solver.cost.parts import (
@@ -41,7 +41,7 @@ def unit_costs(problem: Problem, spec: UnitSpec) -> UnitCosts:
 
 
 def _build(shared: Setting) -> Callable[[UnitSpec], UnitCosts]:
-    return lru_cache(maxsize=UNITS_KEPT)(lambda spec: _costs(shared, spec))
+    return lru_cache(maxsize=UNITS_KEPT)(lambda spec: costs_under(shared, spec))
 
 
 _table = memoised(_build)
@@ -63,7 +63,8 @@ def _layer_costs(shared: Setting, spec: UnitSpec, *, least: bool = False) -> Lay
         capacity_bytes=min(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines))
 
 
-def _costs(shared: Setting, spec: UnitSpec) -> UnitCosts:
+def costs_under(shared: Setting, spec: UnitSpec) -> UnitCosts:
+    """What `unit_costs` remembers, made anew."""
     stack = shared.constants.stack(spec.framework)
     traffic = synchronise.data_traffic(shared, spec)
     machines = [shared.machines[name] for name in spec.groups]
@@ -179,8 +180,16 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     below what they can carry.
     """
     shared = setting(problem)
-    constants = shared.constants
-    stack = constants.stack(sender.framework)
+    slowest = boundary_seconds(shared, sender, receiver, same_node)
+    if virtual_stages == 1:
+        return slowest
+    hidden = min(slowest, min(part.forward_s for part in unit_costs(problem, sender).layers.values()))
+    return slowest - (1.0 - shared.constants.communication.interleaved_edge_share) * hidden
+
+
+def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same_node: bool) -> float:
+    """Seconds that the transfer itself takes, whatever hides it."""
+    stack = shared.constants.stack(sender.framework)
     tokens_elements = sender.micro_batch_size * shared.workload.seq_len * shared.model.hidden_size
     size = 0.0
     for side in (sender, receiver):
@@ -193,12 +202,5 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
     slowest = 0.0
     for one in sender.groups:
         for other in receiver.groups:
-            if one == other:
-                link = nearest(constants, problem.cluster.group(one), same_node)
-            else:
-                link = between(constants, problem.cluster, one, other, crossing)
-            slowest = max(slowest, send_s(link, size))
-    if virtual_stages == 1:
-        return slowest
-    hidden = min(slowest, min(part.forward_s for part in unit_costs(problem, sender).layers.values()))
-    return slowest - (1.0 - constants.communication.interleaved_edge_share) * hidden
+            slowest = max(slowest, send_s(boundary_link(shared, one, other, same_node, crossing), size))
+    return slowest

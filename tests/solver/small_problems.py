@@ -13,9 +13,10 @@ from solver.domain.model import Architecture, MoE
 from solver.domain.options import Constraints
 from solver.domain.placement import layers_by_stage
 from solver.domain.problem import Problem
-from solver.domain.profiles import LayerProfile, Profiles
+from solver.domain.profiles import CollectiveOp, CollectiveProfile, LayerProfile, Profiles
 from solver.domain.workload import TrainingWorkload
 
+COLLECTIVES: tuple[CollectiveOp, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 DEVICES = ("A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-32GB", "T4", "L4")
 
 
@@ -173,6 +174,22 @@ def with_profiles(problem: Problem, seed: int) -> Problem:
             rows += [_profile(rng, gpu, tp, b, key, base_s / tp**0.8) for key in keys for b in sizes if key == "block" or rng.random() < 0.97]
     profiles = Profiles(layers=tuple(rows), extrapolate=bool(rng.random() < 0.3))
     return replace(problem, profiles=profiles if rows else None)
+
+
+def with_collectives(problem: Problem, seed: int) -> Problem:
+    """The problem with measurements of some collectives, noise of a factor of two included: larger messages faster per byte, or slower."""
+    rng, rows = np.random.default_rng(seed + 3 * 10**6), []
+    groups = problem.cluster.node_groups
+    pairs = [(a.name, b.name) for a, b in itertools.combinations(groups, 2)]
+    for names in [(g.name,) for g in groups] + pairs:
+        gpus = sum(g.gpus for g in groups if g.name in names)
+        for op, ranks in itertools.product(COLLECTIVES, range(2, gpus + 1)):
+            if rng.random() < 0.6 and (op != "send_recv" or ranks == 2):
+                sizes = sorted({float(rng.choice([1e4, 1e5, 1e6, 1e7, 1e8, 1e9])) for _ in range(int(rng.integers(1, 4)))})
+                rows += [CollectiveProfile(op=op, groups=names, ranks=ranks, bytes=size, seconds=(2e-5 + size / 2e10) * float(rng.uniform(0.5, 2.0)))
+                         for size in sizes]
+    before = problem.profiles or Profiles()
+    return replace(problem, profiles=replace(before, collectives=tuple(rows)))
 
 
 def _profile(rng: np.random.Generator, gpu: str, tp: int, b: int, key: str | int, base_s: float) -> LayerProfile:

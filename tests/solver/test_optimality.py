@@ -23,7 +23,7 @@ from solver.search.result import SearchResult
 from solver.search.solve import Limits
 from solver.verify import judge
 from tests.solver.cost.problems import node_group
-from tests.solver.small_problems import small_problem, some_constraints, uniform_strategies, unlike_layouts, with_profiles
+from tests.solver.small_problems import small_problem, some_constraints, uniform_strategies, unlike_layouts, with_collectives, with_profiles
 
 EXACT = 1 + 1e-9
 CP_SAT = 1 + 2e-6                                          # its bounds carry the rounding to integers
@@ -127,6 +127,13 @@ def test_no_layout_beats_an_optimal_plan_of_many_problems() -> None:
 def test_no_layout_beats_an_optimal_plan_by_measured_layers(seed: int) -> None:
     """Measurements that rise per sequence and have gaps: the search proposes nothing that they miss, and misses nothing that they cover."""
     check(seed, 150, with_profiles(small_problem(seed), seed))
+
+
+@pytest.mark.parametrize("seed", range(300, 312))
+def test_no_layout_beats_an_optimal_plan_by_measured_collectives(seed: int) -> None:
+    """With measured layers beside them in every second problem."""
+    problem = small_problem(seed)
+    check(seed, 150, with_collectives(with_profiles(problem, seed) if seed % 2 else problem, seed))
 
 
 @pytest.mark.long

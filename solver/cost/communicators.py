@@ -1,0 +1,42 @@
+"""The paths of a problem's communicators, with the user's measurements of them attached where there are any.
+
+A measurement is of so many ranks packed as densely as they lie in their node groups. It stands for every communicator of as many ranks over the same
+levels of the fabric: ranks further apart that cross more of the network keep the formulas.
+"""
+from dataclasses import replace
+
+from solver.cost.collectives import Level, Path
+from solver.cost.fabric import between, nearest, path_in_group, paths
+from solver.cost.setting import Setting
+
+
+def group_path(shared: Setting, group: str, ranks: int, stride: int, floor: bool = False) -> Path:
+    """Levels of `ranks` ranks `stride` GPUs apart in one node group. `floor`: measurements as lower bounds that fall per byte."""
+    path = path_in_group(shared.constants, shared.machines[group].group, ranks, stride)
+    return _attached(shared, (group,), ranks, stride, (path,), floor)[0]
+
+
+def data_paths(shared: Setting, groups: tuple[str, ...], ranks: int, stride: int) -> tuple[Path, ...]:
+    """One path per node group of a communicator that may span several."""
+    return _attached(shared, groups, ranks, stride, paths(shared.constants, shared.problem.cluster, groups, ranks, stride))
+
+
+def boundary_link(shared: Setting, one: str, other: str, same_node: bool, crossing: int) -> Level:
+    """The link between neighbouring stages on two node groups, or on one: inside a block of its fabric, or over its network."""
+    constants, cluster = shared.constants, shared.problem.cluster
+    if one != other:
+        return _attached(shared, tuple(sorted((one, other))), 2, 1, ((between(constants, cluster, one, other, crossing),),))[0][0]
+    link = nearest(constants, cluster.group(one), same_node)
+    densest = path_in_group(constants, cluster.group(one), 2, 1)
+    return _attached(shared, (one,), 2, 1, ((link,),))[0][0] if densest == (link,) else link
+
+
+def _attached(shared: Setting, groups: tuple[str, ...], ranks: int, stride: int, found: tuple[Path, ...], floor: bool = False) -> tuple[Path, ...]:
+    curves = shared.collectives.get((groups, ranks)) if shared.collectives is not None else None
+    if curves is None:
+        return found
+    if stride > 1 and found != paths(shared.constants, shared.problem.cluster, groups, ranks, 1):
+        return found
+    if floor:
+        curves = {op: sizes.as_floor() for op, sizes in curves.items()}
+    return tuple((*path[:-1], replace(path[-1], measured=curves)) if path else path for path in found)
