@@ -1,4 +1,4 @@
-"""Collective profiles in the cost model: exact at measured sizes, monotone between, beyond them flagged, and only for communicators that lie alike."""
+"""Collective profiles: exact at measured sizes, monotone between, beyond them flagged, and only for communicators that lie alike."""
 from dataclasses import replace
 from typing import Any
 
