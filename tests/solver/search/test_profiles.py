@@ -71,8 +71,8 @@ def test_measured_weights_decide_what_fits():
 
 def bound_of(of: Problem, context: Context, b: int) -> float:
     space, factory = Space(of, Constraints()), table_factory(of, Constraints())
-    gpus = np.array([float(space.gpus[g.name]) for g in space.groups])
-    return family_bound(probe(space, factory, context, b, space.recompute_modes()), gpus, context.cp, space.workload.global_batch_size // b)
+    at = probe(space, factory, context, b, space.recompute_modes())
+    return family_bound(at, space.most_value, context.cp, space.workload.global_batch_size // b)
 
 
 def test_a_slow_large_micro_batch_excludes_no_smaller_one():
