@@ -175,10 +175,19 @@ class MemoryConstants:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertConfidence:
+    """What measured training runs with experts cover: up to so many experts and ranks of an expert group, from so many rows of an expert on."""
+
+    error: float
+    experts: int
+    ranks: int
+    rows: int
+    per_doubling: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceConstants:
-    fine_grained_experts: int
-    fine_grained_factor: float
-    moe_factor: float
+    experts: ExpertConfidence
     preview_factor: float
     scaled_factor: float
     profile_error: float
@@ -236,7 +245,7 @@ def efficiency_of(data: Mapping[str, Any]) -> Efficiency:
         host=HostConstants(**_in_seconds(data["host"])),
         moe=MoEConstants(**_in_seconds(data["moe"])),
         memory=_memory(dict(data["memory"])),
-        confidence=ConfidenceConstants(**data["confidence"]),
+        confidence=ConfidenceConstants(**data["confidence"] | {"experts": ExpertConfidence(**data["confidence"]["experts"])}),
     )
 
 

@@ -70,3 +70,11 @@ def test_straddling_is_no_faster_than_its_fastest_member(networks, link, replica
         piece = unit_costs(of, unit(groups=names, replicas=replicas)).sync[0]
         after.append(sum(piece.per_layer_s.values()) + piece.constant_s)
     assert after[2] >= min(after[:2]) * (1 - 1e-12)
+
+
+@quick
+@given(data=st.data(), given_problem=problems(), rounds=st.sampled_from([1.0, 1.5, 12.0]))
+def test_probes_take_expert_traffic_to_hide_as_much_as_it_ever_does(data, given_problem, rounds):
+    spec = replace(data.draw(units(given_problem)), framework="megatron")
+    probe, real = (unit_costs(given_problem, replace(spec, hiding_rounds=r)) for r in (2.0, rounds))
+    assert never_more(layer_s(probe), layer_s(real))
