@@ -7,8 +7,8 @@ from math import inf
 
 from solver.cost.measured_collectives import Formula, Key, Measurement
 from solver.cost.pipeline import layer_counts, sync_s, total, unit_spec
-from solver.cost.profiles import beyond
 from solver.cost.setting import Setting, memoised
+from solver.cost.uncovered import beyond
 from solver.cost.unit import UnitSpec
 from solver.cost.units import boundary_seconds, costs_under, unit_costs
 from solver.domain.estimate import Confidence

@@ -98,6 +98,10 @@ class Measured:
         degrees = sorted({t for key in _keys(part) for t in self.curves.get((gpu, key), {})}, key=lambda t: (abs(math.log(t / tp)), t))
         return self.curve(gpu, degrees[0], part) if degrees else None
 
+    def closest(self, gpu: str, tp: int, part: Part) -> Curve | None:
+        """The curve to go by: measured there, or the nearest."""
+        return self.curve(gpu, tp, part) or self.nearest(gpu, tp, part)
+
     def lacking(self, gpu: str, tp: int, sequences: float) -> Part | None:
         """The first part that has no measurement for this combination, nor two on both sides of it."""
         for part in self.parts:

@@ -5,8 +5,9 @@ ranks does the work of b / c sequences. Formulas keep their say where nothing wa
 split over ep and etp, of recompute modes, and with `extrapolate` of other tensor degrees and sequences. Measurements do not tell sequence parallelism
 apart: a figure holds with and without it, so the ratios are taken without it.
 """
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, lru_cache
 
 from solver.cost import memory
 from solver.cost.collectives import Path
@@ -14,27 +15,23 @@ from solver.cost.ends import EndWork
 from solver.cost.fabric import path_in_group
 from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine
-from solver.cost.measured import Curve, Measured, Part
+from solver.cost.measured import Curve, Part
 from solver.cost.memory import LayerBytes
-from solver.cost.setting import Setting
+from solver.cost.setting import Setting, memoised
 from solver.cost.share import Share
 from solver.cost.traffic import tensor_s
 from solver.cost.unit import UnitSpec
 from solver.domain.degrees import Recompute
-from solver.domain.estimate import Reason
-from solver.domain.layout import Layout
 from solver.domain.model import LayerClass
 from solver.domain.profiles import HEAD
+
+FORMULAS_KEPT = 4096
+UNITS_KEPT = 16_384
 
 
 def sequences_of(spec: UnitSpec) -> float:
     """Sequences whose work one GPU of a unit does: b / (dp * cp)."""
     return spec.micro_batch_size / (spec.dp * spec.cp)
-
-
-def _found(measured: Measured, gpu: str, tp: int, part: Part) -> Curve | None:
-    """The curve to go by: measured there, or the nearest."""
-    return measured.curve(gpu, tp, part) or measured.nearest(gpu, tp, part)
 
 
 Timed = tuple[Work, float, float]                          # computation, and seconds of tensor-parallel traffic forward and backward
@@ -47,16 +44,14 @@ def layer_work_measured(shared: Setting, machine: Machine, layer_class: LayerCla
     """
     if shared.measured is None:
         return None
-    curve = _found(shared.measured, machine.group.device.name, share.tp, layer_class)
+    curve = shared.measured.closest(machine.group.device.name, share.tp, layer_class)
     if curve is None:
         return None
 
-    def formulas(ranks: int, stride: int) -> Path:
-        return path_in_group(shared.constants, machine.group, ranks, stride)
+    own_work, plain = _own_work(shared.problem), _plain(layer_class)
 
     def own(sequences: float, tp: int, ep: int, etp: int) -> tuple[Work, float]:
-        at = replace(share, sequences=sequences, cp=1, tp=tp, ep=ep, etp=etp, sequence_parallel=False)
-        return layer_work(shared, machine, layer_class, at), tensor_s(shared, formulas, layer_class, at)
+        return own_work(machine.group.name, plain, _without(share, sequences, tp, ep, etp))
 
     def both(sequences: float, tp: int, ep: int, etp: int) -> tuple[float, float]:
         work, tensor = own(sequences, tp, ep, etp)
@@ -75,6 +70,40 @@ def layer_work_measured(shared: Setting, machine: Machine, layer_class: LayerCla
         seconds = points.least(x, shape, shared.measured.extrapolate) if least else points.value_at(x, shape)
         times.append(seconds * elsewhere[direction] / machine.group.speed_factor)
     return _brought_to(*own(x, share.tp, share.ep, share.etp), times[0], times[1], curve.weight_share)
+
+
+@memoised
+def _own_work(shared: Setting) -> Callable[[str, LayerClass, Share], tuple[Work, float]]:
+    """Computation and tensor-parallel seconds of a layer by the formulas alone; remembered, as layers measured one by one share them."""
+
+    @lru_cache(maxsize=FORMULAS_KEPT)
+    def own_work(group: str, layer_class: LayerClass, share: Share) -> tuple[Work, float]:
+        machine = shared.machines[group]
+
+        def formulas(ranks: int, stride: int) -> Path:
+            return path_in_group(shared.constants, machine.group, ranks, stride)
+
+        return layer_work(shared, machine, layer_class, share), tensor_s(shared, formulas, layer_class, share)
+
+    return own_work
+
+
+@memoised
+def _own_bytes(shared: Setting) -> Callable[[LayerClass, Share, Recompute, float], LayerBytes]:
+    return lru_cache(maxsize=FORMULAS_KEPT)(lambda layer_class, share, recompute, selective_memory: memory.activation_bytes(
+        shared, layer_class, share, recompute, selective_memory))
+
+
+@cache
+def _plain(layer_class: LayerClass) -> LayerClass:
+    """The class that formulas know: all layers of a kind, whatever was measured of each."""
+    return replace(layer_class, measured_as=None)
+
+
+@lru_cache(maxsize=FORMULAS_KEPT)
+def _without(share: Share, sequences: float, tp: int, ep: int, etp: int) -> Share:
+    """A share without context or sequence parallelism, as measurements are."""
+    return replace(share, sequences=sequences, cp=1, tp=tp, ep=ep, etp=etp, sequence_parallel=False)
 
 
 def _brought_to(work: Work, tensor: float, forward_s: float, backward_s: float, weight_share: float | None) -> Timed:
@@ -108,15 +137,27 @@ def layer_bytes(shared: Setting, machine: Machine, layer_class: LayerClass, shar
 
     Full recompute keeps the layer's input: the measured output, over t under sequence parallelism, where there is one.
     """
-    plain = memory.activation_bytes(shared, layer_class, share, recompute, selective_memory)
-    x = share.sequences / share.cp
-    curve = _found(shared.measured, machine.group.device.name, share.tp, layer_class) if shared.measured is not None else None
+    if shared.measured is None:
+        return memory.activation_bytes(shared, layer_class, share, recompute, selective_memory)
+    return _bytes(shared.problem)(machine.group.name, layer_class, share, recompute, selective_memory)
+
+
+@memoised
+def _bytes(shared: Setting) -> Callable[[str, LayerClass, Share, Recompute, float], LayerBytes]:
+    return lru_cache(maxsize=UNITS_KEPT)(lambda group, *arguments: _measured_bytes(shared, shared.machines[group], *arguments))
+
+
+def _measured_bytes(shared: Setting, machine: Machine, layer_class: LayerClass, share: Share, recompute: Recompute,
+                    selective_memory: float) -> LayerBytes:
+    own_bytes, formula_class = _own_bytes(shared.problem), _plain(layer_class)
+    plain = own_bytes(formula_class, share, recompute, selective_memory)
+    assert shared.measured is not None                     # the caller has looked
+    x, curve = share.sequences / share.cp, shared.measured.closest(machine.group.device.name, share.tp, layer_class)
     if curve is None or curve.activation is None:
         return plain
 
     def formula(mode: Recompute, sequences: float, tp: int, etp: int) -> LayerBytes:
-        at = replace(share, sequences=sequences, cp=1, tp=tp, etp=etp, sequence_parallel=False)
-        return memory.activation_bytes(shared, layer_class, at, mode, selective_memory)
+        return own_bytes(formula_class, _without(share, sequences, tp, share.ep, etp), mode, selective_memory)
 
     whole = curve.activation.value_at(x, lambda sequences: formula("none", sequences, curve.tp, 1).kept)
     here, there, bare = formula(recompute, x, share.tp, share.etp), formula("none", x, curve.tp, 1), formula("none", x, share.tp, share.etp)
@@ -125,13 +166,13 @@ def layer_bytes(shared: Setting, machine: Machine, layer_class: LayerClass, shar
     if recompute == "full":
         output = output_bytes(shared, machine, share.tp, x, layer_class)
         kept = min(plain.kept if output is None else output * share.replicated, bare.kept * by)
-    temporary = memory.activation_bytes(shared, layer_class, share, "none", selective_memory).working
+    temporary = own_bytes(formula_class, share, "none", selective_memory).working
     return LayerBytes(kept=kept, working=temporary + (here.working - bare.working) * by)
 
 
 def output_bytes(shared: Setting, machine: Machine, tp: int, sequences: float, part: Part) -> float | None:
     """Measured bytes that a part hands to the next, before any scattering over tensor ranks; beyond the data in proportion to the sequences."""
-    curve = _found(shared.measured, machine.group.device.name, tp, part) if shared.measured is not None else None
+    curve = shared.measured.closest(machine.group.device.name, tp, part) if shared.measured is not None else None
     return curve.output.value_at(sequences, lambda x: x) if curve is not None and curve.output is not None else None
 
 
@@ -179,76 +220,3 @@ def head_bytes(shared: Setting, spec: UnitSpec) -> float | None:
         if curve.activation is not None:
             found.append(curve.activation.value_at(x, lambda sequences: sequences))
     return max(found, default=None)
-
-
-def covered(shared: Setting, groups: Iterable[str], tp: int, sequences: float) -> bool:
-    """Whether every part that profiles must cover is measured on every one of these groups."""
-    measured = shared.measured
-    if measured is None or measured.extrapolate:
-        return True
-    return all(measured.lacking(shared.machines[name].group.device.name, tp, sequences) is None for name in groups)
-
-
-def bounded(shared: Setting, spec: UnitSpec) -> bool:
-    """Whether the layers of a unit have a time, or a lower bound from smaller micro-batches: without either no micro-batch so large is covered."""
-    measured = shared.measured
-    if measured is None or measured.extrapolate:
-        return True
-    return all(measured.begins(shared.machines[name].group.device.name, spec.tp, sequences_of(spec), cls)
-               for name in spec.groups for cls in shared.classes)
-
-
-def missing(shared: Setting, layout: Layout) -> tuple[Reason, ...]:
-    """What the profiles do not cover of a layout: one reason per combination, at its first stage, with the nearest measurement."""
-    measured = shared.measured
-    if measured is None or measured.extrapolate:
-        return ()
-    found = []
-    for stage, what, gpu, tp, part in _uncovered(shared, measured, layout):
-        span = _span(measured, gpu, tp, part)
-        fix = f"{span} per data rank (micro_batch_size / dp), that measurement" if span is not None else "that measurement"
-        nearest = f"the nearest measurement is {span}" if span is not None else _known(measured)
-        found.append(Reason(code="profile.missing", stage=stage, message=f"the profiles have no {what}; {nearest}",
-                            fix=f"{fix}, or profiles.extrapolate true"))
-    return tuple(found)
-
-
-def beyond(shared: Setting, layout: Layout) -> tuple[str, ...]:
-    """Where a layout goes beyond the profiles, and what stands for the measurement there."""
-    measured = shared.measured
-    if measured is None:
-        return ()
-    found = []
-    for _, what, gpu, tp, part in _uncovered(shared, measured, layout):
-        span = _span(measured, gpu, tp, part)
-        found.append(f"no {what}: " + ("formulas alone" if span is None else f"carried over from {span} by the formulas' ratio"))
-    return tuple(found)
-
-
-def _uncovered(shared: Setting, measured: Measured, layout: Layout) -> Iterator[tuple[int, str, str, int, Part]]:
-    """(stage, words, GPU, tensor degree, part) of every combination that is not covered, at the first stage that has it."""
-    told: set[tuple[str, int, float]] = set()
-    for i, stage in enumerate(layout.stages):
-        x = layout.micro_batch_size / (stage.dp * stage.cp)
-        for gpu in dict.fromkeys(shared.machines[name].group.device.name for name in stage.groups):
-            part = measured.lacking(gpu, stage.tp, x) if (gpu, stage.tp, x) not in told else None
-            if part is not None:
-                told.add((gpu, stage.tp, x))
-                yield i, f"{measured.name_of(part)} on {gpu} at tp {stage.tp} for {_count(x)} per data rank", gpu, stage.tp, part
-
-
-def _span(measured: Measured, gpu: str, tp: int, part: Part) -> str | None:
-    """The nearest curve in words."""
-    curve = _found(measured, gpu, tp, part)
-    if curve is None:
-        return None
-    first, last = curve.forward.at[0], curve.forward.at[-1]
-    return f"tp {curve.tp} with {_count(first) if first == last else f'{first:g} to {_count(last)}'}"
-
-
-def _known(measured: Measured) -> str:
-    return f"measured are {', '.join(sorted({name for name, _ in measured.curves})[:8])}"
-
-
-def _count(sequences: float) -> str:
-    return f"{sequences:g} sequence{'' if sequences == 1.0 else 's'}"

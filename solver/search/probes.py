@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.cost.profiles import bounded
 from solver.cost.setting import setting
+from solver.cost.uncovered import bounded
 from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
 from solver.search.bounds import SLACK, least_time

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.axes.tensor import fits_nodes, model_violations
-from solver.cost.profiles import covered
 from solver.cost.setting import setting
+from solver.cost.uncovered import covered
 from solver.cost.unit import UnitSpec, hiding_rounds
 from solver.domain.cluster import NodeGroup
 from solver.domain.degrees import Framework, Recompute, ScheduleName
