@@ -5,6 +5,7 @@ from solver.cost.price import price
 from solver.cost.setting import setting
 from solver.domain.degrees import Strategy
 from solver.domain.estimate import Estimate, Reason
+from solver.domain.layout import Layout
 from solver.domain.placement import expand
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
@@ -18,20 +19,7 @@ def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
     Raises NotCovered for models and workloads that this version does not price.
     """
     shared = setting(problem)
-    reasons: tuple[Reason, ...] = ()
-    plan: Plan | None
-    layout = None
-    counted = uniform_layout(problem, what) if isinstance(what, Strategy) else None
-    if counted is not None:
-        layout, reasons = counted
-        plan = None
-    elif isinstance(what, Strategy):
-        plan, reasons = expand(problem, what)
-    else:
-        plan = what
-    if plan is not None:
-        layout, found = layout_of(problem, plan)
-        reasons += found
+    layout, reasons = layout_for(problem, what)
     if layout is None:
         return Estimate(model=parameter_counts(problem.model), feasible=False, fits_memory=None, risk=None, step_time_s=None, tokens_per_s=None,
                         tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=None, time=None,
@@ -42,6 +30,20 @@ def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
         return priced
     return Estimate(**{**{name: getattr(priced, name) for name in Estimate.__dataclass_fields__},
                        "feasible": False, "reasons": distinct(reasons + priced.reasons)})
+
+
+def layout_for(problem: Problem, what: Strategy | Plan) -> tuple[Layout | None, tuple[Reason, ...]]:
+    """The layout that a strategy or a plan stands for, None where it cannot be laid onto the cluster, and every rule of laying out that it breaks."""
+    if isinstance(what, Plan):
+        return layout_of(problem, what)
+    counted = uniform_layout(problem, what)
+    if counted is not None:
+        return counted
+    plan, reasons = expand(problem, what)
+    if plan is None:
+        return None, reasons
+    layout, found = layout_of(problem, plan)
+    return layout, reasons + found
 
 
 def distinct(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
