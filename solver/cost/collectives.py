@@ -123,7 +123,25 @@ def scattered_all_reduce_s(path: Path, size_bytes: float) -> float:
     return reduce_scatter_s(path, size_bytes) + all_gather_s(path, size_bytes)
 
 
-def all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanOut:
+    """Copies of every element in an all-to-all: to `copies` destinations, of `groups` groups of destinations in at most `kept`."""
+
+    copies: int
+    groups: int = 1
+    kept: int = 1
+
+    def met(self, blocks: float) -> float:
+        """Distinct blocks that an element's copies meet, on average: of B equally likely ones k copies meet B (1 - (1 - 1 / B)^k).
+
+        Of G groups g are kept: where they are no larger than blocks, g of them lie in B (1 - (1 - 1 / B)^g) blocks; else over g B / G of the blocks.
+        """
+        within = blocks * self.kept / self.groups if blocks >= self.groups else blocks * (1.0 - (1.0 - 1.0 / blocks) ** self.kept)
+        within = max(1.0, within)
+        return within * (1.0 - (1.0 - 1.0 / within) ** self.copies)
+
+
+def all_to_all_s(path: Path, size_bytes: float, fan_out: FanOut | None = None) -> float:
     """All-to-all of S bytes per rank; what was measured without `fan_out` is changed by it as the formula of a large message is."""
     if not path or path[-1].measured is None or "all_to_all" not in path[-1].measured:
         return _all_to_all_s(path, size_bytes, fan_out)
@@ -131,12 +149,11 @@ def all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> f
     return _measured_s(path, "all_to_all", size_bytes, _all_to_all_s) * by
 
 
-def _all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> float:
+def _all_to_all_s(path: Path, size_bytes: float, fan_out: FanOut | None = None) -> float:
     """All-to-all of S bytes per rank: (n - 1) / n * S / beta, with every level's share of the traffic on its own links at once.
 
-    Of a rank's bytes, (block - inside) / n travel over a level; the slowest level decides. With `fan_out` = k copies of each element, links between
-    blocks carry one copy per distinct block: of B equally likely blocks k copies meet B (1 - (1 - 1 / B)^k); inside their block all copies are
-    forwarded, (inside - 1) / inside of S.
+    Of a rank's bytes, (block - inside) / n travel over a level; the slowest level decides. With `fan_out` links between blocks carry one
+    copy per block that an element's copies meet; inside their block all copies are forwarded, (inside - 1) / inside of S.
     """
     ranks = math.prod(level.ranks for level in path)
     wire, base, hops, inside = 0.0, 0.0, 0.0, 1.0
@@ -146,8 +163,7 @@ def _all_to_all_s(path: Path, size_bytes: float, fan_out: int | None = None) -> 
             curve = level.link.all_to_all
             share = (block - inside) / ranks
             if fan_out is not None and depth > 0:
-                blocks = ranks / inside
-                share *= blocks * (1.0 - (1.0 - 1.0 / blocks) ** fan_out) / fan_out
+                share *= fan_out.met(ranks / inside) / fan_out.copies
             elif fan_out is not None:
                 share = (block - 1.0) / block
             wire = max(wire, _wire_s(curve, level, size_bytes * share))

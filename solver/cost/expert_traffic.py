@@ -2,7 +2,7 @@
 from dataclasses import replace
 
 from solver.catalog.efficiency import Stack
-from solver.cost.collectives import Path, all_to_all_s
+from solver.cost.collectives import FanOut, Path, all_to_all_s
 from solver.cost.setting import Setting
 from solver.cost.share import Share
 from solver.cost.traffic import PathOf
@@ -13,13 +13,14 @@ def expert_s(setting: Setting, stack: Stack, path_of: PathOf, layer_class: Layer
     """Seconds of expert parallelism in one pass of one layer: dispatch and combine, two all-to-alls of T / t * top_k * h elements over ep ranks.
 
     Together with backward: 4 (e - 1) / e * b s top_k h elements per layer. Dispatchers that send a token once per node (DeepEP, HybridEP) spare the
-    network the copies; inside a node every copy is counted, though some send one per GPU. Routers that keep to few nodes send less between them.
+    network the copies, more so where the router keeps to few groups of experts; inside a node every copy is counted, though some send one per GPU.
     """
     model = setting.model
     if share.ep == 1 or not layer_class.moe or model.moe is None:
         return 0.0
     size = share.tokens / share.tp * model.moe.top_k * model.hidden_size * setting.activation_element
-    return 2.0 * all_to_all_s(_path(setting, stack, path_of, share), size, model.moe.top_k if stack.dispatch_once_per_node else None)
+    fan_out = FanOut(copies=model.moe.top_k, groups=model.moe.num_groups, kept=model.moe.top_groups) if stack.dispatch_once_per_node else None
+    return 2.0 * all_to_all_s(_path(setting, stack, path_of, share), size, fan_out)
 
 
 def shown_s(setting: Setting, stack: Stack, path_of: PathOf, share: Share, virtual_stages: bool, expert: float, beside_s: float) -> float:

@@ -29,12 +29,20 @@ class MoE:
     layer_step: Annotated[int, Ge(1), Le(64)] = 1          # every layer_step-th layer (after the first dense ones) has experts
     router_bias: bool = False                              # one bias or score correction per expert
     shared_expert_gate: bool = False                       # a learned gate on the shared experts (Qwen2-MoE)
+    num_groups: Annotated[int, Ge(1), Le(65_536)] = 1      # equal groups of experts; a token's experts lie in at most top_groups of them
+    top_groups: Annotated[int, Ge(1), Le(65_536)] = 1
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
         if self.top_k > self.num_experts:
             raise InputError(Fault(pointer="/top_k", message=f"{self.top_k} experts per token of {self.num_experts}",
                                    legal=f"1 to {self.num_experts}"))
+        if self.num_experts % self.num_groups:
+            raise InputError(Fault(pointer="/num_groups", message=f"{self.num_experts} experts do not divide into {self.num_groups} groups",
+                                   legal=f"a divisor of {self.num_experts}"))
+        if not self.top_k * self.num_groups <= self.top_groups * self.num_experts or self.top_groups > self.num_groups:
+            raise InputError(Fault(pointer="/top_groups", message=f"{self.top_k} experts per token in {self.top_groups} of {self.num_groups} groups",
+                                   legal=f"1 to {self.num_groups}, with {self.top_k} experts among them"))
 
     @property
     def shared_width(self) -> int:

@@ -83,12 +83,27 @@ def experts(reader: ConfigReader, rule: str, family: dict[str, Any], num_layers:
     if numbers["top_k"] > numbers["num_experts"]:
         reader.fault(reader.key_of("top_k"), f"{numbers['top_k']} experts per token of {numbers['num_experts']}", f"1 to {numbers['num_experts']}")
     shared, width = _shared_experts(reader, rule)
+    groups, kept = _groups(reader, rule, numbers["num_experts"], numbers["top_k"])
     pattern = _pattern(reader, _sparse_layers(reader, rule, num_layers), num_layers)
     if pattern is None or reader.faults:
         return None
     first, step = pattern
     return MoE(**numbers, num_shared_experts=shared, shared_expert_ffn_hidden_size=width, first_dense_layers=first, layer_step=step,
-               router_bias=bool(family.get("router_bias")), shared_expert_gate=bool(shared and family.get("shared_expert_gate")))
+               router_bias=bool(family.get("router_bias")), shared_expert_gate=bool(shared and family.get("shared_expert_gate")),
+               num_groups=groups, top_groups=kept)
+
+
+def _groups(reader: ConfigReader, rule: str, num_experts: int, top_k: int) -> tuple[int, int]:
+    """Groups of experts, and in how many of them a token's experts lie at most: DeepSeek's routers keep to few."""
+    if rule != "deepseek" or not (reader.has("expert_groups") and reader.has("top_expert_groups")):
+        return 1, 1
+    groups, kept = reader.whole("expert_groups") or 1, reader.whole("top_expert_groups") or 1
+    if num_experts % groups:
+        reader.fault(reader.key_of("expert_groups"), f"{num_experts} experts do not divide into {groups} groups", f"a divisor of {num_experts}")
+    elif kept > groups or top_k * groups > kept * num_experts:
+        reader.fault(reader.key_of("top_expert_groups"), f"{top_k} experts per token in {kept} of {groups} groups",
+                     f"1 to {groups}, with {top_k} experts among them")
+    return groups, kept
 
 
 def _shared_experts(reader: ConfigReader, rule: str) -> tuple[int, int | None]:

@@ -11,6 +11,7 @@ from solver.catalog.collectives import OPERATIONS, collectives
 from solver.catalog.efficiency import efficiency
 from solver.cost.collectives import (
     BUCKET_BYTES,
+    FanOut,
     Level,
     Path,
     all_gather_s,
@@ -165,7 +166,7 @@ def test_experts_of_a_rack_exchange_faster_than_experts_of_eight_nodes():
     rack, nodes = path("GB200-186GB", 64, nodes=18), path("H100-SXM5-80GB", 64, nodes=8)
     assert len(rack) == 1 and len(nodes) == 2
     assert all_to_all_s(nodes, size) > 8 * all_to_all_s(rack, size)
-    assert all_to_all_s(rack, size) < all_to_all_s(nodes, size, fan_out=8) < all_to_all_s(nodes, size)
+    assert all_to_all_s(rack, size) < all_to_all_s(nodes, size, fan_out=FanOut(copies=8)) < all_to_all_s(nodes, size)
 
 
 @pytest.mark.parametrize("levels", [path("H100-SXM5-80GB", 8), path("A100-SXM4-80GB", 64, nodes=8), path("T4", 16, nodes=4)])

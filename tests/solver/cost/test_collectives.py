@@ -3,6 +3,7 @@ import pytest
 
 from solver.catalog.collectives import LinkClass
 from solver.cost.collectives import (
+    FanOut,
     Level,
     all_gather_s,
     all_reduce_s,
@@ -62,8 +63,16 @@ def test_all_to_all_over_nodes_is_bound_by_the_network():
 def test_one_copy_per_node_spares_the_network():
     """8 copies over 2 nodes: 2 (1 - 2^-8) nodes are met, about a quarter of the bytes."""
     path = (NODE, Level(ranks=2, latency_s=0.0, bandwidth_bytes_s=25e9))
-    whole, once = all_to_all_s(path, 8e8), all_to_all_s(path, 8e8, fan_out=8)
+    whole, once = all_to_all_s(path, 8e8), all_to_all_s(path, 8e8, fan_out=FanOut(copies=8))
     assert once == pytest.approx(whole * 2 * (1 - 0.5**8) / 8, rel=1e-2)
+
+
+def test_blocks_that_the_copies_of_a_token_meet():
+    assert FanOut(copies=8).met(8.0) == pytest.approx(8 * (1 - (7 / 8) ** 8))
+    assert FanOut(copies=8, groups=8, kept=4).met(8.0) == pytest.approx(4 * (1 - (3 / 4) ** 8))       # DeepSeek-V3: four nodes of eight
+    assert FanOut(copies=8, groups=8, kept=4).met(16.0) == pytest.approx(8 * (1 - (7 / 8) ** 8))      # every group over two blocks
+    assert 1.0 < FanOut(copies=8, groups=8, kept=4).met(2.0) < FanOut(copies=8).met(2.0)
+    assert FanOut(copies=8, groups=8, kept=1).met(2.0) == pytest.approx(1.0)
 
 
 def test_slope_is_the_ring_for_large_messages():

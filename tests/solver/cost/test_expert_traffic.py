@@ -39,6 +39,14 @@ def test_once_per_node_the_network_carries_a_copy_for_every_node_that_is_met():
     assert expert_s(SHARED, PLAIN, path_of, LAYER, share()) > 1.4 * seconds
 
 
+def test_a_router_that_keeps_to_few_groups_of_experts_sends_less_between_nodes():
+    moe = replace(MODEL.moe, num_groups=8, top_groups=4)
+    limited = setting(problem(replace(MODEL, moe=moe), groups=(SHARED.machines["g"].group,), seq_len=4096))
+    assert expert_s(limited, MEGATRON, path_of, LAYER, share()) == pytest.approx(
+        expert_s(SHARED, MEGATRON, path_of, LAYER, share()) * 4 * (1 - (3 / 4) ** 8) / (8 * (1 - (7 / 8) ** 8)), rel=0.02)
+    assert expert_s(limited, PLAIN, path_of, LAYER, share()) == expert_s(SHARED, PLAIN, path_of, LAYER, share())
+
+
 def test_inside_a_node_and_without_expert_parallelism():
     inside = expert_s(SHARED, MEGATRON, path_of, LAYER, share(ep=8))
     assert inside < 0.25 * expert_s(SHARED, MEGATRON, path_of, LAYER, share())

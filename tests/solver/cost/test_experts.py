@@ -10,6 +10,7 @@ from solver.cost.operators import gemm_s
 from solver.cost.setting import setting
 from solver.cost.share import Share
 from solver.domain.model import Architecture, MoE
+from solver.errors import InputError
 from tests.solver.cost.problems import node_group, problem
 
 FINE = Architecture(num_layers=4, hidden_size=4096, ffn_hidden_size=12288, num_attention_heads=32, num_kv_heads=8, vocab_size=32000,
@@ -91,3 +92,10 @@ def test_layers_without_experts_have_none_of_it():
     work = expert_work(here, here.machines["g"], here.layers[0], share(ep=1))
     assert (work.forward_s, work.input_gradient_s, work.weight_gradient_s) == (0.0, 0.0, 0.0)
     assert expert_elements(here.model, here.layers[0], share(ep=1)).dispatched == 0.0
+
+
+@pytest.mark.parametrize("bad", [{"num_groups": 3}, {"num_groups": 4, "top_groups": 5}, {"num_groups": 128, "top_groups": 4}])
+def test_groups_of_experts_must_hold_a_tokens_experts(bad):
+    assert MoE(num_experts=128, top_k=8, expert_ffn_hidden_size=8, num_groups=8, top_groups=4).top_groups == 4
+    with pytest.raises(InputError, match="groups"):
+        MoE(num_experts=128, top_k=8, expert_ffn_hidden_size=8, **bad)

@@ -232,6 +232,20 @@ def test_more_experts_per_token_than_experts() -> None:
     assert [f.pointer for f in caught.value.faults] == ["/num_experts_per_tok"]
 
 
+DEEP = {"model_type": "deepseek_v3", "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+
+
+@pytest.mark.parametrize(("change", "pointer"), [({"n_group": 7, "topk_group": 4}, "/n_group"), ({"n_group": 8, "topk_group": 9}, "/topk_group"),
+                                                 ({"n_group": 64, "topk_group": 1, "num_experts_per_tok": 8}, "/topk_group")])
+def test_groups_of_experts_are_read_and_checked(change: dict[str, Any], pointer: str) -> None:
+    moe = architecture_of(LLAMA | DEEP | {"n_group": 8, "topk_group": 4})[0].moe
+    assert moe is not None and (moe.num_groups, moe.top_groups) == (8, 4)
+    with pytest.raises(InputError) as caught:
+        architecture_of(LLAMA | DEEP | change)
+    assert [f.pointer for f in caught.value.faults] == [pointer]
+
+
 @pytest.mark.parametrize(("text", "word"), [
     ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "LFS"), ('"model_type": "llama"}', "first brace"), ("[1]", "object"),
     ("", "JSON"), ("[" * 100_000, "JSON"),
