@@ -47,6 +47,7 @@ class LinkClass:
     switch_all_reduce: Curve | None = None                 # reduction inside the switch (NVLS)
     rails: bool = True
     mesh: bool = False
+    bus: bool = False                                      # shared with everything else that the host moves
     source: str = ""
 
 
@@ -83,7 +84,7 @@ def collectives_of(data: Mapping[str, Any]) -> Collectives:
 
 def _link_class(name: str, body: Mapping[str, Any]) -> LinkClass:
     curves = {op: _curve(body[op]) for op in OPERATIONS if op in body}
-    return LinkClass(name=name, rails=body["rails"], mesh=body.get("mesh", False), source=body["source"], **curves)
+    return LinkClass(name=name, rails=body["rails"], mesh=body.get("mesh", False), bus=body.get("bus", False), source=body["source"], **curves)
 
 
 def _curve(body: Mapping[str, Any]) -> Curve:

@@ -102,6 +102,7 @@ class ElementwiseConstants:
 class CommunicationConstants:
     tensor_contention: float
     network_share: float
+    bus_share: float
     overlap_slowdown: float
     interleaved_edge_share: float
 

@@ -80,7 +80,8 @@ def outermost(constants: Efficiency, group: NodeGroup) -> Level:
 
 def _level(constants: Efficiency, tier: FabricTier, ranks: float) -> Level:
     link, network = constants.collectives.link_class(tier.link, tier.name), tier.name == "network"
-    used = constants.communication.network_share if network else 1.0
+    communication = constants.communication
+    used = communication.network_share if network else communication.bus_share if link.bus else 1.0
     if link.mesh and tier.size > 1:
         used *= min(1.0, (ranks - 1.0) / (tier.size - 1.0))
     return Level(ranks=ranks, latency_s=seconds_from_us(tier.latency_us), bandwidth_bytes_s=bytes_per_s_from_gb_s(tier.bandwidth_gb_s) * used,

@@ -8,7 +8,7 @@ import math
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -31,6 +31,9 @@ HERE = Path(__file__).parent
 STEP = 0.03                                                # of the logarithm of a constant, for differences
 REACH = 0.35                                               # furthest that one round moves a logarithm
 ROBUST = 0.08                                              # errors beyond this count by their size, not its square
+RIVALS = 0.2                                               # layouts of one job this much slower than its best compete with it
+APART = 0.03                                               # as ROBUST, of what rivals' errors differ from their mean
+CHOICE = 0.3                                               # weight of telling rivals apart, against that of being right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +110,40 @@ class Runs:
     rows: tuple[Row, ...]
     measured_s: Floats
     weights: Floats
+    rivals: tuple[NDArray[np.int64], ...]                  # by job: layouts close to the fastest measured
 
     @staticmethod
     def of(rows: Sequence[Row]) -> "Runs":
         groups, sources = Counter(r.group for r in rows), Counter(r.source for r in rows)
         weights = [0.5 / (len(groups) * groups[r.group]) + 0.5 / (len(sources) * sources[r.source]) for r in rows]
-        return Runs(rows=tuple(rows), measured_s=np.array([r.step_time_s or math.nan for r in rows]), weights=np.array(weights))
+        measured = np.array([r.step_time_s or math.nan for r in rows])
+        return Runs(rows=tuple(rows), measured_s=measured, weights=np.array(weights), rivals=tuple(_rivals(rows, measured)))
+
+    def penalties(self, errors: Floats, keep: NDArray[np.bool_]) -> Floats:
+        """Square roots of what the fit adds up: every run's error, and how far the errors of rivals differ, each robust and weighted."""
+        weight = np.sqrt(self.weights[keep] * len(self.rows))
+        found = [weight * _robust(errors[keep] / ROBUST)]
+        used = [r for r in self.rivals if keep[r].all()]
+        share = math.sqrt(CHOICE * len(self.rows) / max(1, len(self.rivals)))
+        found += [share / math.sqrt(len(r)) * _robust((errors[r] - errors[r].mean()) / APART) for r in used]
+        return np.concatenate(found)
+
+
+def _robust(errors: Floats) -> Floats:
+    """Square root of the pseudo-Huber loss, signed."""
+    found: Floats = np.sign(errors) * np.sqrt(2.0 * (np.sqrt(1.0 + errors * errors) - 1.0))
+    return found
+
+
+def _rivals(rows: Sequence[Row], measured_s: Floats) -> Iterator[NDArray[np.int64]]:
+    jobs: dict[tuple[str, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.job is not None:
+            jobs.setdefault(row.job, []).append(i)
+    for members in jobs.values():
+        near = np.array([i for i in members if measured_s[i] <= (1.0 + RIVALS) * measured_s[members].min()])
+        if len({rows[i].question for i in near}) > 1:
+            yield near
 
 
 def timed(rows: Sequence[Row]) -> list[Row]:
@@ -130,14 +161,11 @@ class Local:
 
     def step(self, runs: Runs, chosen: Sequence[Parameter], prior: Floats, keep: NDArray[np.bool_]) -> Floats:
         """The point that a robust fit with priors takes to be best, were predictions linear, on the runs kept."""
-        weight = np.sqrt(runs.weights[keep] * len(runs.rows))
         sigma = np.array([p.sigma for p in chosen])
 
         def residuals(by: Floats) -> Floats:
-            error = (self.errors[keep] + self.slopes[keep] @ by) / ROBUST
-            robust = np.sign(error) * np.sqrt(2.0 * (np.sqrt(1.0 + error * error) - 1.0))
             stays: Floats = (self.at + by - prior) / sigma
-            return np.concatenate([weight * robust, stays])
+            return np.concatenate([runs.penalties(self.errors + self.slopes @ by, keep), stays])
 
         found = least_squares(residuals, np.zeros(len(chosen)), bounds=(-REACH, REACH), method="trf")
         point: Floats = self.at + found.x
@@ -161,8 +189,8 @@ def prior_of(tree: Mapping[str, Any], chosen: Sequence[Parameter]) -> Floats:
 
 def objective(runs: Runs, chosen: Sequence[Parameter], prior: Floats, at: Floats, errors: Floats) -> float:
     """What the fit makes small, in the units of `Local.step`."""
-    robust = 2.0 * (np.sqrt(1.0 + (errors / ROBUST) ** 2) - 1.0)
-    return float((runs.weights * len(runs.rows)) @ robust + (((at - prior) / np.array([p.sigma for p in chosen])) ** 2).sum())
+    everything = np.ones(len(runs.rows), dtype=bool)
+    return float((runs.penalties(errors, everything) ** 2).sum() + (((at - prior) / np.array([p.sigma for p in chosen])) ** 2).sum())
 
 
 def fitted(runs: Runs, tree: Mapping[str, Any], chosen: Sequence[Parameter], rounds: int, say: Callable[[str], None]) -> tuple[Local, Floats]:
@@ -217,7 +245,7 @@ def _by(runs: Runs, errors: Floats, key: str) -> dict[str, list[float]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.accuracy.fitting", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m tests.accuracy.fitting", description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--rounds", type=int, default=4, help="linearised fits, at most; 0 only leaves sources out, around the constants as they are")
     parser.add_argument("--left-out", type=Path, help="write the errors of sources left out of the fit to this file")
@@ -261,7 +289,8 @@ def left_out_toml(found: Mapping[str, Sequence[tuple[str, float]]], runs: str) -
             groups.setdefault(group, []).append(error)
     sources = {source: [e for _, e in errors] for source, errors in found.items()}
     lines = ["# Written by `python -m tests.accuracy.fitting RUNS.csv --left-out FILE`: each source by constants fitted to all others.",
-             f'runs = "{runs}"', f'cost_model = "{COST_MODEL_VERSION}"', f"over_groups = {macro(groups):.6f}", f"over_sources = {macro(sources):.6f}", "", "[source]"]
+             f'runs = "{runs}"', f'cost_model = "{COST_MODEL_VERSION}"',
+             f"over_groups = {macro(groups):.6f}", f"over_sources = {macro(sources):.6f}", "", "[source]"]
     return "\n".join(lines + [f"{s} = {float(np.abs(e).mean()):.6f}" for s, e in sorted(sources.items())]) + "\n"
 
 
