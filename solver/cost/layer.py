@@ -26,14 +26,16 @@ Gemm = tuple[float, float, float]                          # m, n, k of the forw
 
 
 def attention_gemms(model: Architecture, share: Share) -> list[Gemm]:
-    """Forward products of the attention projections on one GPU: (tokens, columns, inner). KV heads fewer than t are replicated."""
+    """Forward products of the attention projections on one GPU: (tokens, columns, inner). KV heads fewer than t are replicated; so are the latent
+    down-projections, each rank's on its own tokens under sequence parallelism (Megatron-Core)."""
     tokens, h, t = share.tokens, model.hidden_size, share.tp
     heads = model.num_attention_heads / t
     if model.mla is not None:
         mla = model.mla
         key = mla.qk_nope_head_dim + mla.qk_rope_head_dim
-        query = [(tokens, mla.q_lora_rank, h), (tokens, heads * key, mla.q_lora_rank)] if mla.q_lora_rank else [(tokens, heads * key, h)]
-        return [*query, (tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, h),
+        own = tokens * share.replicated
+        query = [(own, mla.q_lora_rank, h), (tokens, heads * key, mla.q_lora_rank)] if mla.q_lora_rank else [(tokens, heads * key, h)]
+        return [*query, (own, mla.kv_lora_rank + mla.qk_rope_head_dim, h),
                 (tokens, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank), (tokens, h, heads * mla.v_head_dim)]
     width = model.head_width
     return [(tokens, (heads + 2 * local_kv_heads(model, t)) * width, h), (tokens, h, heads * width)]

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.catalog.loader import preset
 from solver.cost.experts import even_load, expert_elements, expert_work, grouped_s, grouped_weight_gradient_s, routed_tokens
+from solver.cost.layer import attention_gemms
 from solver.cost.operators import gemm_s
 from solver.cost.setting import setting
 from solver.cost.share import Share
@@ -99,3 +101,11 @@ def test_groups_of_experts_must_hold_a_tokens_experts(bad):
     assert MoE(num_experts=128, top_k=8, expert_ffn_hidden_size=8, num_groups=8, top_groups=4).top_groups == 4
     with pytest.raises(InputError, match="groups"):
         MoE(num_experts=128, top_k=8, expert_ffn_hidden_size=8, **bad)
+
+
+def test_latent_down_projections_are_replicated_or_run_on_a_ranks_own_tokens():
+    deep = preset("deepseek-v3")
+    plain, parallel = (attention_gemms(deep, share(tp=2, sequence_parallel=sp)) for sp in (False, True))
+    assert plain[0] == (4096, 1536, 7168) and parallel[0] == (2048, 1536, 7168)
+    assert plain[2] == (4096, 576, 7168) and parallel[2] == (2048, 576, 7168)
+    assert plain[1] == parallel[1] == (4096, 64 * 192, 1536)
