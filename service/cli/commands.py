@@ -17,6 +17,7 @@ ProblemFile = Annotated[Path, typer.Argument(
     metavar="PROBLEM.json", help="Model, cluster and workload, as POST /v1/plans takes them; - reads standard input.")]
 PlanFile = Annotated[Path | None, typer.Option("--plan", metavar="PLAN.json", help="A plan: by itself, in a result, or in a plain JSON export.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for exported files; made where it is missing.")]
+Profiles = Annotated[Path | None, typer.Option("--profiles", metavar="PROFILES.json", help="Your measurements, in place of those of the problem.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, as the HTTP interface gives it.")]
 Launcher = Literal["megatron"]
 
@@ -28,6 +29,7 @@ def plan(
         "--time-limit", metavar="SECONDS", help="Longest search; the best plan so far is the answer.")] = None,
     uniform: Annotated[bool, typer.Option("--uniform", help="Only layouts with the same degrees and GPU count in every stage.")] = False,
     launcher: Annotated[Launcher | None, typer.Option("--launcher", help="Only layouts that this launcher can run.")] = None,
+    profiles: Profiles = None,
     target: Annotated[str | None, typer.Option(
         "--export", metavar="TARGET", help="Write launch files for this target, see `shardwright export`.")] = None,
     out: Out = Path("."),
@@ -44,7 +46,8 @@ def plan(
     with reported():
         if target is not None:
             _known(target)
-        request, body = reading.plan_request(reading.read_object(problem), time_limit_s=time_limit, uniform=uniform, launcher=launcher)
+        posted = reading.with_profiles(reading.read_object(problem), profiles)
+        request, body = reading.plan_request(posted, time_limit_s=time_limit, uniform=uniform, launcher=launcher)
         watch, planner = Watch(errors()), LibraryPlanner()
         with watch.shown():
             solved = solve(planner, body, watch.report, watch.cancelled)
@@ -78,6 +81,7 @@ def estimate(
     recompute: Annotated[Recompute | None, typer.Option("--recompute", help="Activations to compute again in the backward pass.")] = None,
     schedule: Annotated[ScheduleName | None, typer.Option("--schedule", help="Pipeline schedule.")] = None,
     memory_margin: Annotated[float | None, typer.Option("--memory-margin", help="Share of memory to leave free, 0 to 0.9.")] = None,
+    profiles: Profiles = None,
     as_json: Json = False,
 ) -> None:
     """Predict time and memory of one layout: of the degrees given, of a plan, or of the strategy or plan that PROBLEM.json holds."""
@@ -93,7 +97,7 @@ def estimate(
         "zero_stage": zero_stage, "sequence_parallel": sequence_parallel, "recompute": recompute, "schedule": schedule}
     strategy = {k: v for k, v in given.items() if v is not None}
     with reported():
-        body, planner = reading.read_object(problem), LibraryPlanner()
+        body, planner = reading.with_profiles(reading.read_object(problem), profiles), LibraryPlanner()
         if plan_file is None and strategy and "dp" not in strategy:
             gpus = planner.problem(reading.problem_request(body)).cluster.gpus
             strategy["dp"] = max(gpus // ((tp or 1) * (pp or 1) * (cp or 1)), 1)

@@ -26,6 +26,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def with_profiles(body: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    """The request with the profiles of a file."""
+    return body if path is None else body | {"profiles": read_object(path)}
+
+
 def plan_request(body: dict[str, Any], *, time_limit_s: float | None, uniform: bool, launcher: str | None) -> tuple[PlanRequest, bytes]:
     """A plan request with what was said on the command line in place of what the file says; also as the bytes that were checked."""
     body = {k: v for k, v in body.items() if k not in ("strategy", "plan")}

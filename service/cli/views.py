@@ -21,6 +21,7 @@ def show_result(out: Console, result: dict[str, Any]) -> None:
         show_plan(out, result["plan"], result["predicted"])
         _show_baselines(out, result)
         _show_alternatives(out, result)
+        _show_beyond(out, result["predicted"])
     _show_notes(out, "Assumed", (f"{a['pointer']}: {a['message']}" for a in result["assumptions"]))
     search = result["search"]
     out.print(f"\nSearch: {search['candidates']:,} candidates, {search['pruned']:,} pruned, {search['solved']:,} solved in {search['wall_s']:.2f} s "
@@ -48,6 +49,7 @@ def show_estimate(out: Console, estimate: dict[str, Any], plan: dict[str, Any] |
         _show_reason(out, reason)
     if plan is not None:
         show_plan(out, plan, estimate)
+    _show_beyond(out, estimate)
     _show_notes(out, "Assumed", (f"{a['pointer']}: {a['message']}" for a in estimate.get("assumptions", ())))
 
 
@@ -76,8 +78,13 @@ def _headline(e: dict[str, Any]) -> str:
         parts.append(f"{e['gpus']} GPUs")
     if e.get("memory"):
         parts.append(f"peak {e['memory']['peak_gib']:.1f} of {e['memory']['capacity_gib']:.1f} GiB ({e['risk']})")
-    parts.append(f"{billions(e['model']['parameters'])} parameters, expected error {percent(e['confidence']['expected_error'])}")
+    parts.append(f"{billions(e['model']['parameters'])} parameters, expected error {percent(e['confidence']['expected_error'])}"
+                 f"{' (by your measurements)' if e['confidence']['basis'] == 'profile' else ''}")
     return ", ".join(parts)
+
+
+def _show_beyond(out: Console, e: dict[str, Any]) -> None:
+    _show_notes(out, "Beyond what was measured", e["confidence"].get("outside_data", ()))
 
 
 def _places(pipelines: list[dict[str, Any]], stage: int) -> Iterator[str]:

@@ -1,4 +1,5 @@
 """The planner of the service: the library behind the protocol of `port`. Slow imports happen at the first call, not at start."""
+import dataclasses
 import functools
 import importlib
 import importlib.metadata
@@ -10,7 +11,7 @@ from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan, Versions
 from solver.domain.problem import Problem
 from solver.domain.request import EstimateRequest, PlanRequest
-from solver.errors import Fault, NotCovered
+from solver.errors import Assumption, Fault, NotCovered
 from solver.search.result import Cancelled, Report, SearchResult
 
 ANSWERING = ("solver.importers.request", "solver.cost.estimate", "solver.search.driver")
@@ -47,7 +48,8 @@ class LibraryPlanner:
 
             refuse_uncovered(request.objective, request.constraints)
         margin = request.constraints.memory_margin if isinstance(request, PlanRequest) else request.memory_margin
-        return problem_of(request.model, request.cluster, request.workload, margin, profiles=request.profiles)
+        problem = problem_of(request.model, request.cluster, request.workload, margin, profiles=request.profiles)
+        return problem if isinstance(request, PlanRequest) else _told_of_other_profiles(problem, request.plan)
 
     def estimate(self, problem: Problem, request: EstimateRequest) -> Estimate:
         from solver.cost.estimate import estimate
@@ -70,6 +72,17 @@ class LibraryPlanner:
         from solver.verify import judge
 
         return judge(problem, plan, predicted, constraints)
+
+
+def _told_of_other_profiles(problem: Problem, plan: Plan | None) -> Problem:
+    """The problem, with an assumption where a plan that names its measurements is priced by others."""
+    made_with = plan.versions.profiles if plan is not None and plan.versions is not None else ""
+    now = problem.profiles.digest() if problem.profiles is not None else ""
+    if not made_with or made_with == now:
+        return problem
+    others = f"profiles {now}" if now else "no profiles"
+    note = Assumption(pointer="/plan/versions/profiles", message=f"the plan was made with profiles {made_with[:64]} and is priced with {others}")
+    return dataclasses.replace(problem, assumptions=(*problem.assumptions, note))
 
 
 @functools.cache

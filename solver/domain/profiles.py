@@ -1,5 +1,7 @@
 """The user's own measurements of layers and collectives, used before any formula."""
-from dataclasses import astuple, dataclass, replace
+import hashlib
+import json
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, Len
@@ -79,6 +81,10 @@ class Profiles:
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+
+    def digest(self) -> str:
+        """Names these measurements: equal ones, in the order that a problem keeps them, have equal digests."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
 def classes_of(model: Architecture, profiles: Profiles | None) -> tuple[LayerClass, ...]:

@@ -44,7 +44,9 @@ def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memor
 
 
 def _profiles(gathering: Gathering, profiles: Profiles | None, model: Architecture, cluster: Cluster) -> Profiles | None:
-    read = gathering.attempt("/profiles", lambda: profiles_of(profiles, model, cluster)) if profiles is not None else None
+    if profiles is None or not (profiles.layers or profiles.collectives):
+        return None
+    read = gathering.attempt("/profiles", lambda: profiles_of(profiles, model, cluster))
     if read is None:
         return None
     gathering.assume("/profiles", *read[1])
