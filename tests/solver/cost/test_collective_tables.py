@@ -31,6 +31,7 @@ MIB = 2**20
 CLASSES = dict(collectives().classes)
 FITTED = list(fits())
 ROWS = measured()
+ALONE = replace(efficiency(), communication=replace(efficiency().communication, network_share=1.0, bus_share=1.0))   # as the tables were measured
 ONE_WAY = (all_gather_s, reduce_scatter_s, all_to_all_s, ring_pass_s)
 
 
@@ -41,7 +42,7 @@ def group(gpu: str, nodes: int = 1, network: float | None = None, **more: object
 
 
 def path(gpu: str, ranks: int, stride: int = 1, **of: object) -> Path:
-    return path_in_group(efficiency(), group(gpu, **of), ranks, stride)  # type: ignore[arg-type]
+    return path_in_group(ALONE, group(gpu, **of), ranks, stride)  # type: ignore[arg-type]
 
 
 def errors(rows: list[Row]) -> list[float]:
@@ -121,7 +122,7 @@ def test_the_switch_reduces_where_it_pays():
 
 def test_a_tree_between_two_nodes_beats_the_ring_and_between_four_does_not():
     two, four = (path("A100-SXM4-80GB", 8 * n, nodes=n) for n in (2, 4))
-    assert all_reduce_s(two, 512.0 * MIB) < 0.75 * scattered_all_reduce_s(two, 512.0 * MIB)
+    assert all_reduce_s(two, 512.0 * MIB) < 0.8 * scattered_all_reduce_s(two, 512.0 * MIB)
     assert all_reduce_s(four, 512.0 * MIB) == pytest.approx(scattered_all_reduce_s(four, 512.0 * MIB), rel=0.1)
 
 
@@ -133,7 +134,7 @@ def test_one_port_for_a_node_is_an_eighth_of_one_for_every_gpu():
 def test_a_stated_network_is_what_each_gpu_sends_out_of_its_node():
     """One rank a node, 1 GiB, 4 nodes: 2 (4 - 1) / 4 S over 25 GB/s, at the achieved shares."""
     level = path("A100-SXM4-80GB", 4, stride=8, nodes=4, network=25.0)
-    share = efficiency().communication.network_share * level[0].link.all_gather.share
+    share = level[0].link.all_gather.share
     assert scattered_all_reduce_s(level, 2.0**30) == pytest.approx(1.5 * 2**30 / (25e9 * share), rel=0.1)
 
 
