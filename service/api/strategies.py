@@ -44,7 +44,9 @@ LEVER_SUMMARIES = {
     "etp": "tensor parallelism inside each expert",
     "virtual_stages": "several slices of layers per GPU, for the interleaved schedule",
     "micro_batch_size": "sequences that pass through the pipeline together",
-    "zero_stage": "1: optimizer states sharded over replicas, 2: gradients too, 3: weights too",
+    "zero_stage": "1: optimizer states sharded over replicas, 2: gradients too, 3: weights too. Of \N{GREEK CAPITAL LETTER PSI} weights a GPU sends "
+                  "2\N{GREEK CAPITAL LETTER PSI} a step under 1 and 2 (under 2 the half that is gradients in every micro-batch), "
+                  "3\N{GREEK CAPITAL LETTER PSI} in every micro-batch under 3",
     "sequence_parallel": "activations between tensor-parallel regions split along the sequence",
     "recompute": "activations computed again in the backward pass instead of kept: none, selective, partial, full",
     "schedule": "the order of forward and backward passes",

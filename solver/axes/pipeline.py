@@ -63,6 +63,9 @@ def _virtual_stages(problem: Problem, layout: Layout) -> list[Reason]:
     if v < 2 or p < 2:
         found.append(Reason(code="pipeline.interleaved",
                             message=f"schedule interleaved needs at least 2 stages and 2 virtual stages, not {p} and {v}", fix="schedule 1f1b"))
+    if problem.model.encoder_layers:
+        found.append(Reason(code="pipeline.interleaved_encoder", fix="schedule 1f1b with virtual_stages 1",
+                            message="virtual stages would send the encoder's output round the pipeline more than once: no launcher does"))
     if m % p:
         found.append(Reason(code="pipeline.interleaved_micro_batches", message=f"{m} micro-batches do not divide into rounds of {p} stages",
                             fix=_round_fix(problem, layout)))

@@ -9,12 +9,14 @@ from solver.units import flops_from_tflops
 def model_flops(setting: Setting, facts: ModelFacts, sequences: int) -> float:
     """FLOPs of one step, forward and backward, without recompute: B s (6 P + 12 L a d_h s), B the sequences that the layout runs.
 
+    An encoder-decoder sees s tokens on either side, each of which passes its own side's parameters; L counts attention cores.
+
     The rule: P is every parameter that a token passes, both embeddings included, and attention counts in full, not its causal half. With this rule
     published figures come out with mean ratio 0.99997. FLOPs of sliding windows and latent attention count as full attention too, as publications do.
     """
     model, workload = setting.model, setting.workload
-    attention_layers = sum(cls.attention != "mlp_only" for cls in setting.layers)
-    attention = 12.0 * attention_layers * model.num_attention_heads * model.head_width * workload.seq_len
+    cores = sum(cls.cores for cls in setting.layers)
+    attention = 12.0 * cores * model.num_attention_heads * model.head_width * workload.seq_len
     return sequences * workload.seq_len * (6.0 * facts.active_parameters + attention)
 
 

@@ -41,6 +41,13 @@ def attention_gemms(model: Architecture, share: Share) -> list[Gemm]:
     return [(tokens, (heads + 2 * local_kv_heads(model, t)) * width, h), (tokens, h, heads * width)]
 
 
+def cross_attention_gemms(model: Architecture, share: Share) -> list[Gemm]:
+    """Forward products of cross-attention on one GPU: queries of the decoder's tokens, keys and values of as many of the encoder's, the output."""
+    tokens, h, width = share.tokens, model.hidden_size, model.head_width
+    heads = model.num_attention_heads / share.tp
+    return [(tokens, heads * width, h), (tokens, 2 * local_kv_heads(model, share.tp) * width, h), (tokens, h, heads * width)]
+
+
 def local_kv_heads(model: Architecture, tp: int) -> float:
     """KV heads on one GPU: k / t, at least one."""
     return max(1.0, model.kv_heads / tp)
@@ -65,15 +72,15 @@ def projected_width(model: Architecture, tp: int) -> float:
 def layer_work(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> Work:
     """One layer's computation: three products per matrix (forward, input gradient, weight gradient), the attention core, elementwise bytes."""
     model = setting.model
-    with_attention = layer_class.attention != "mlp_only"
     ffn = dense_ffn_gemms(model, layer_class, share)
-    products = (attention_gemms(model, share) if with_attention else []) + ffn
+    products = (attention_gemms(model, share) if layer_class.cores else []) + ffn
+    products += cross_attention_gemms(model, share) if layer_class.cross_attention else []
     experts = expert_work(setting, machine, layer_class, share)
     forward = sum(gemm_s(machine.linear, m, n, k) for m, n, k in products) + experts.forward_s
     first_s = sum(gemm_s(machine.linear, m, n, k) for m, n, k in ffn[:1]) + experts.first_matrix_s
     input_gradient = sum(gemm_s(machine.linear, m, k, n) for m, n, k in products) + experts.input_gradient_s
     weight_gradient = sum(gemm_s(machine.linear, k, n, m) for m, n, k in products) + experts.weight_gradient_s
-    core_forward, core_backward = attention_core(setting, machine, layer_class, share) if with_attention else (0.0, 0.0)
+    core_forward, core_backward = attention_core(setting, machine, layer_class, share) if layer_class.cores else (0.0, 0.0)
     elementwise = elementwise_s(elementwise_bytes(setting, layer_class, share), machine.elementwise_bytes_s)
     return Work(forward_s=forward + core_forward + elementwise,
                 backward_s=input_gradient + weight_gradient + core_backward + elementwise * setting.constants.elementwise.backward,
@@ -91,22 +98,24 @@ def dense_ffn_gemms(model: Architecture, layer_class: LayerClass, share: Share) 
 
 def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> tuple[float, float]:
     """Seconds (forward, backward) of softmax(q k) v on one GPU: fused by the kernel's curve, unfused as two products of the full square plus score
-    bytes."""
+    bytes. Encoders and cross-attention compute the full square anyway; with cross-attention a layer has two cores."""
     model, constants = setting.model, setting.constants
     window = float(model.sliding_window) if layer_class.attention in ("sliding_attention", "chunked_attention") and model.sliding_window else None
     qk, v = head_widths(model)
     heads = model.num_attention_heads / share.tp
     if share.kernel != "unfused":
-        visited = visited_area(share.seq_len, window)
-        return fused_attention_s(machine.attention[share.kernel], share.sequences * heads * visited / share.cp, qk + v,
-                                 keys=2.0 * visited / share.seq_len, blocks=share.tokens * heads / QUERY_BLOCK)
+        square = float(share.seq_len) * share.seq_len
+        areas = [visited_area(share.seq_len, window) if layer_class.causal else square, *([square] if layer_class.cross_attention else [])]
+        times = [fused_attention_s(machine.attention[share.kernel], share.sequences * heads * visited / share.cp, qk + v,
+                                   keys=2.0 * visited / share.seq_len, blocks=share.tokens * heads / QUERY_BLOCK) for visited in areas]
+        return sum(t[0] for t in times), sum(t[1] for t in times)
     flops = attention_flops(share.sequences, score_area(share.seq_len, window) / share.cp, heads, qk, v)
     odd = constants.compute.odd_head_dim if qk % 8 else 1.0
-    square = 2.0 * flops * odd / (machine.half.flops_s * machine.half.curve.compute * constants.compute.unfused_gemm_share)
+    products = 2.0 * flops * odd / (machine.half.flops_s * machine.half.curve.compute * constants.compute.unfused_gemm_share)
     scores = score_elements(share, heads)
-    elementwise = constants.elementwise
-    return (square + elementwise_s(scores * elementwise.unfused_score_forward, machine.elementwise_bytes_s),
-            2.0 * square + elementwise_s(scores * elementwise.unfused_score_backward, machine.elementwise_bytes_s))
+    elementwise, cores = constants.elementwise, float(layer_class.cores)
+    return (cores * (products + elementwise_s(scores * elementwise.unfused_score_forward, machine.elementwise_bytes_s)),
+            cores * (2.0 * products + elementwise_s(scores * elementwise.unfused_score_backward, machine.elementwise_bytes_s)))
 
 
 def score_elements(share: Share, heads: float) -> float:
@@ -119,13 +128,15 @@ def elementwise_bytes(setting: Setting, layer_class: LayerClass, share: Share) -
     model, c = setting.model, setting.constants.elementwise
     tokens, h, t = share.tokens, model.hidden_size, share.tp
     replicated = c.replicated * tokens * h * share.replicated * (c.eager_norm if share.eager_norm else 1.0)
+    replicated *= 1.5 if layer_class.cross_attention else 1.0              # three blocks with a norm and a residual instead of two
     fold = 3.0 if model.gated_ffn else 2.0
-    attention = layer_class.attention != "mlp_only"
-    sharded = 3.0 * projected_width(model, t) * tokens if attention else 0.0
+    sharded = 3.0 * projected_width(model, t) * tokens * layer_class.cores
     ffn = model.moe.shared_width if layer_class.moe and model.moe is not None else model.ffn_hidden_size
     sharded += fold * tokens * ffn / t
     experts = expert_elements(model, layer_class, share)
-    cast = c.fp8_cast * (tokens * (h + (h if ffn else 0.0) + (model.num_attention_heads * head_widths(model)[1] + ffn) / t) + experts.cast) \
+    cores = max(1, layer_class.cores)
+    cast = c.fp8_cast * (tokens * (cores * h + (h if ffn else 0.0) + (cores * model.num_attention_heads * head_widths(model)[1] + ffn) / t)
+                         + experts.cast) \
         if setting.workload.precision in ("fp8", "nvfp4") else 0.0
     dispatched = setting.constants.moe.dispatch_bytes * experts.dispatched
     return (replicated + c.sharded * (sharded + experts.activated) + dispatched) * setting.activation_element / 2.0 + cast

@@ -91,19 +91,21 @@ def layer_tensors(setting: Setting, layer_class: LayerClass, share: Share) -> La
     """(4 + 2 l + 2) T h r + T (2 (q + 2 kv) + l q) / t + scores + T f (2 or, gated, 4 + l) / t, and 4 T h + T f (2 or 4) / t for a short time.
 
     The 4 are the inputs of both norms (eager RMSNorm: fp32 input and 16-bit normalised copy, 12), the 2 one byte for each of two dropouts. Short: a
-    gathered input and its gradient, which sequence parallelism does not divide, and the gradient of the first matrix's output. Without dropout and
+    gathered input and its gradient, which sequence parallelism does not divide, and the gradient of the first matrix's output. Cross-attention keeps
+    as much again as self-attention, with a norm and an input (the encoder's output is counted where the decoder begins). Without dropout and
     gated this is s b (12 h + 4 kv + 6 f) / t, with it and plain s b h 34 / t: the published formulas.
     """
     model, constants = setting.model, setting.constants.memory
     low = 1.0 if setting.workload.precision in LOW else 2.0
     residual = share.tokens * model.hidden_size * share.replicated
-    blocks = 1.0 if layer_class.attention == "mlp_only" else 2.0           # attention and feed-forward: a norm, a product's input and a dropout each
+    blocks = 1.0 + layer_class.cores                       # attention and feed-forward: a norm, a product's input and a dropout each
     attention, scores, gradient = _attention(setting, share, low) if blocks > 1.0 else (0.0, 0.0, 0.0)
     inputs, ffn, first = _feed_forward(setting, layer_class, share, low)
     return LayerTensors(
         norms=(constants.eager_norm_bytes if share.eager_norm else constants.norm_bytes) / 2.0 * blocks * residual,
-        inputs=low * (blocks - 1.0) * residual + inputs, masks=blocks * residual if has_dropout(setting, share) else 0.0, attention=attention,
-        scores=scores, ffn=ffn, short=constants.temporary_bytes * share.tokens * model.hidden_size + gradient + first)
+        inputs=low * (blocks - 1.0) * residual + inputs, masks=blocks * residual if has_dropout(setting, share) else 0.0,
+        attention=layer_class.cores * attention, scores=layer_class.cores * scores, ffn=ffn,
+        short=constants.temporary_bytes * share.tokens * model.hidden_size + gradient + first)
 
 
 def has_dropout(setting: Setting, share: Share) -> bool:

@@ -29,14 +29,16 @@ class LayerParameters:
 def layer_parameters(model: Architecture, layer_class: LayerClass) -> LayerParameters:
     """Parameters of one layer of a class: attention, and a dense FFN or router, routed and shared experts, and norms.
 
+    Cross-attention has projections and a norm of its own. The first decoder layer of an encoder-decoder counts the encoder's final norm.
+
     Source: the public reference implementations of each family. Wrong for attention that is neither softmax nor latent, which is refused.
     """
     if layer_class.attention in ("linear_attention", "mamba"):
         raise NotCovered(Fault(pointer="/layer_types", message=f"the parameters of {layer_class.attention} layers are not counted yet",
                                legal="full_attention, sliding_attention, chunked_attention, mlp_only"))
-    with_attention = layer_class.attention != "mlp_only"
-    norms = _norms(model, with_attention)
-    attention = _attention(model) if with_attention else 0
+    norms = _norms(model, layer_class.cores > 0)
+    attention = layer_class.cores * _attention(model)
+    norms += layer_class.cross_attention * per_norm(model) + layer_class.entry * final_parameters(model)
     if not layer_class.moe or model.moe is None:
         return LayerParameters(attention=attention, mlp=ffn_parameters(model, model.ffn_hidden_size), norms=norms)
     moe = model.moe
@@ -89,21 +91,29 @@ def _output_bias(model: Architecture) -> bool:
     return model.attention_bias if model.attention_output_bias is None else model.attention_output_bias
 
 
+def per_norm(model: Architecture) -> int:
+    """One norm of hidden width."""
+    return model.hidden_size * (2 if model.norm_bias else 1)
+
+
 def _norms(model: Architecture, with_attention: bool) -> int:
-    per_norm = model.hidden_size * (2 if model.norm_bias else 1)
     if not with_attention:
-        return per_norm * max(1, model.norms_per_layer // 2)
+        return per_norm(model) * max(1, model.norms_per_layer // 2)
     inner = (model.mla.q_lora_rank or 0) + model.mla.kv_lora_rank if model.mla is not None else 0
     if model.qk_norm == "head":
         inner += 2 * model.head_width
     elif model.qk_norm == "projection":
         inner += (model.num_attention_heads + model.kv_heads) * model.head_width
-    return per_norm * model.norms_per_layer + inner
+    return per_norm(model) * model.norms_per_layer + inner
 
 
 def embedding_parameters(model: Architecture) -> int:
-    """Token embedding V h, and learned positions where the model has them."""
-    return (model.vocab_size + (model.max_position_embeddings or 0)) * model.hidden_size
+    """Token embedding V h, and learned positions where the model has them: a table of vectors, or of biases per head (T5)."""
+    tables = 0
+    if model.relative_position_buckets is not None:
+        tables = model.num_layers if model.relative_positions_by_layer else 2 if model.encoder_layers else 1
+    biases = tables * (model.relative_position_buckets or 0) * model.num_attention_heads
+    return (model.vocab_size + (model.max_position_embeddings or 0)) * model.hidden_size + biases
 
 
 def head_parameters(model: Architecture) -> int:
@@ -113,7 +123,7 @@ def head_parameters(model: Architecture) -> int:
 
 def final_parameters(model: Architecture) -> int:
     """The norm after the last layer."""
-    return model.hidden_size * (2 if model.norm_bias else 1)
+    return per_norm(model)
 
 
 def mtp_parameters(model: Architecture) -> int:

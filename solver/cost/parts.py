@@ -11,6 +11,7 @@ from solver.cost.parameters import embedding_parameters, final_parameters, head_
 from solver.cost.setting import Setting
 from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
+from solver.cost.synchronise import visible_s as _visible
 from solver.cost.traffic import PathOf, context_s, tensor_s
 from solver.cost.unit import PartCost, UnitSpec
 from solver.domain.estimate import TimeParts
@@ -53,19 +54,17 @@ def states(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holdi
 
 
 def _gathers(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float]:
-    """Seconds of weight gathering and gradient scattering in (forward, backward) of every micro-batch: ZeRO-2 scatters, ZeRO-3 does both."""
+    """Seconds of weight gathering and gradient scattering in (forward, backward) of every micro-batch: ZeRO-2 scatters, ZeRO-3 does both.
+
+    Both send in the training precision, as DeepSpeed and FSDP do.
+    """
     if traffic.ranks == 1 or spec.zero_stage < 2:
         return 0.0, 0.0
-    scatter = traffic.gather_s(holding, shared.gradient_element if spec.zero_stage == 2 else shared.activation_element)
+    scatter = traffic.gather_s(holding, shared.activation_element)
     if spec.zero_stage == 2:
         return 0.0, scatter
     gather = traffic.gather_s(holding, shared.activation_element)
     return gather, gather + scatter
-
-
-def _visible(shared: Setting, compute_s: float, hidden_s: float) -> float:
-    """Seconds of compute with communication beside it: max(compute + slowdown * min(compute, communication), communication)."""
-    return max(compute_s + shared.constants.communication.overlap_slowdown * min(compute_s, hidden_s), hidden_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +89,7 @@ def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traff
     measured = profiles.layer_work_measured(shared, machine, layer_class, share, least)
     work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
     tensor = _shown(stack, share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
-    context = context_s(shared, path_of, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
+    context = context_s(shared, path_of, layer_class, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
     expert = expert_s(shared, stack, path_of, layer_class, share)
     dispatch = (shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.forward_s),
                 shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.backward_s))
@@ -139,9 +138,32 @@ def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, 
         data_comm_s=(busy.seen_forward_s - busy.forward_s) + (busy.seen_backward_s - busy.backward_s))
     kept = profiles.layer_bytes(shared, machine, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
     weights, gradients, optimizer = states(shared, spec, traffic, holding_of(shared, spec, layer_class))
-    return PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s),
+    part = PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s),
                     parts=parts,
                     weights_bytes=weights, gradients_bytes=gradients, optimizer_bytes=optimizer, activation_bytes=kept.kept)
+    return _entered(shared, machine, spec, stack, traffic, part) if layer_class.entry else part
+
+
+def decoder_embedding(shared: Setting, spec: UnitSpec) -> Holding:
+    """The copy of the token embedding with which the decoder of an encoder-decoder begins; nothing in a decoder alone."""
+    return Holding(dense=shared.model.vocab_size * shared.model.hidden_size / spec.tp if shared.model.encoder_layers else 0.0)
+
+
+def _entered(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer: PartCost) -> PartCost:
+    """The decoder's first layer with its token embedding, and the encoder's output that it keeps. Where the decoder begins on the pipeline's first
+    and only stage the copy is no copy (`units.shared_ends`); on a first stage of several it is counted twice. Later stages keep the encoder's output
+    too, which is left out."""
+    share = share_of(shared, machine, spec, stack)
+    work = ends.embedding_work(shared, machine, _path_of(shared, machine), share)
+    weights, gradients, optimizer = states(shared, spec, traffic, decoder_embedding(shared, spec))
+    parts = replace(layer.parts, compute_s=layer.parts.compute_s + work.forward_s + work.backward_s,
+                    tensor_comm_s=layer.parts.tensor_comm_s + work.tensor_forward_s + work.tensor_backward_s)
+    return replace(
+        layer, forward_s=layer.forward_s + work.forward_s + work.tensor_forward_s,
+        backward_s=layer.backward_s + work.backward_s + work.tensor_backward_s,
+        weight_gradient_s=layer.weight_gradient_s + work.weight_gradient_s, parts=parts, weights_bytes=layer.weights_bytes + weights,
+        gradients_bytes=layer.gradients_bytes + gradients, optimizer_bytes=layer.optimizer_bytes + optimizer,
+        activation_bytes=layer.activation_bytes + head_input_bytes(shared, share) / 2.0)
 
 
 def _recompute(shared: Setting, spec: UnitSpec, stack: Stack, share: Share, forward_s: float, work: Work) -> tuple[float, float]:
@@ -168,6 +190,7 @@ def _host_floor(shared: Setting, spec: UnitSpec, stack: Stack, layer_class: Laye
     seconds = host.forward_s + host.backward_s + again_share * (host.forward_s + host.recompute_s)
     if spec.tp > 1:
         seconds += host.tensor_s * (spec.tp / 8.0) ** 2
+    seconds *= 1.5 if layer_class.cross_attention else 1.0 # three blocks to launch instead of two
     if layer_class.moe and shared.model.moe is not None:
         seconds += shared.constants.moe.host_s + shared.constants.moe.host_expert_s * shared.model.moe.num_experts / spec.ep
     return stack.host * seconds

@@ -5,7 +5,7 @@ from solver.cost.setting import setting
 from solver.cost.unit import SyncPiece, UnitCosts, UnitSpec, hiding_rounds
 from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.layout import Layout, StageLayout
-from solver.domain.model import LayerClass
+from solver.domain.model import Architecture, LayerClass
 from solver.domain.problem import Problem
 from solver.simulate.timeline import ChunkTime
 
@@ -67,6 +67,12 @@ def sync_s(piece: SyncPiece, counts: Counts, first: bool, last: bool) -> float:
     return value
 
 
+def tensors_across(model: Architecture, before: int) -> int:
+    """Tensors of b s h that cross a boundary with `before` layers ahead of it: inside the decoder of an encoder-decoder the encoder's output travels
+    along, to every stage that attends to it, and its gradient back."""
+    return 2 if 0 < model.encoder_layers < before else 1
+
+
 def edges(problem: Problem, layout: Layout) -> tuple[float, ...]:
     """Visible seconds of the boundary behind every stage, one way; behind the last only with virtual stages (back to the first)."""
     specs = [unit_spec(layout, stage) for stage in layout.stages]
@@ -76,7 +82,8 @@ def edges(problem: Problem, layout: Layout) -> tuple[float, ...]:
         if len(specs) == 1 or (behind == 0 and layout.virtual_stages == 1):
             found.append(0.0)
         else:
-            found.append(edge_seconds(problem, spec, specs[behind], layout.edges[j].same_node, layout.virtual_stages))
+            across = tensors_across(problem.model, layout.stages[j].layers[0][1] + 1)
+            found.append(edge_seconds(problem, spec, specs[behind], layout.edges[j].same_node, layout.virtual_stages, across))
     return tuple(found)
 
 

@@ -70,9 +70,9 @@ def _setting(key: Same[Problem]) -> Setting:
     model, workload = problem.model, problem.workload
     if not isinstance(workload, TrainingWorkload):
         raise NotCovered(Fault(pointer="/workload/kind", message="serving is not priced by this version", legal="training"))
-    if model.kind != "decoder":
+    if model.kind not in ("decoder", "encoder_decoder"):
         raise NotCovered(Fault(pointer="/model/architecture/kind", message=f"models of kind {model.kind} are not priced by this version",
-                               legal="decoder"))
+                               legal="decoder, encoder_decoder"))
     if workload.training != "full":
         raise NotCovered(Fault(pointer="/workload/training", message=f"{workload.training} training is not priced by this version", legal="full"))
     constants = efficiency() if problem.calibration is None else calibrated(efficiency(), problem.calibration)

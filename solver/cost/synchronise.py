@@ -104,17 +104,27 @@ def shard_counts(spec: UnitSpec, traffic: DataTraffic) -> tuple[float, float]:
 def exposed_s(setting: Setting, stack: Stack, spec: UnitSpec, traffic_seconds: tuple[float, float], forward_s: float, backward_s: float) -> float:
     """What of a layer's traffic shows: gradients hide behind the backward of what still runs, weights behind the forward of what already may.
 
-    Of both, the stack overlaps a share; the first and the last bucket never hide. `spec.hiding_rounds` micro-batches run meanwhile.
+    Of both, the stack overlaps a share; the first and the last bucket never hide. `spec.hiding_rounds` micro-batches run meanwhile. ZeRO-2 gathers
+    weights layer by layer beside the first forward, as ZeRO-3 does beside every one: too little for DeepSpeed, which gathers behind its step.
     """
     least = setting.constants.data_parallel.exposed_share
     hidden = stack.gradient_overlap * spec.hiding_rounds
     gradients, weights = traffic_seconds
-    return max(least * gradients, gradients - hidden * backward_s) + max(least * weights, weights - hidden * forward_s)
+    exposed = visible_s(setting, forward_s, weights) - forward_s if spec.zero_stage == 2 else max(least * weights, weights - hidden * forward_s)
+    return max(least * gradients, gradients - hidden * backward_s) + exposed
+
+
+def visible_s(setting: Setting, compute_s: float, beside_s: float) -> float:
+    """Seconds of compute with communication beside it: max(compute + slowdown * min(compute, communication), communication)."""
+    return max(compute_s + setting.constants.communication.overlap_slowdown * min(compute_s, beside_s), beside_s)
 
 
 def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
-    """All-reduce of the tied embedding's gradient between first and last stage: V h / t gradients over the slowest outermost tier of the unit."""
-    if not setting.model.tied_embeddings:
+    """All-reduce of the gradient of an embedding that several stages hold, over the slowest outermost tier of the unit: V h / t gradients.
+
+    Tied embeddings are on the first and on the last stage, those of an encoder-decoder where encoder and decoder begin.
+    """
+    if not (setting.model.tied_embeddings or setting.model.encoder_layers):
         return 0.0
     size = setting.model.vocab_size * setting.model.hidden_size / spec.tp * setting.gradient_element
     seconds = 0.0

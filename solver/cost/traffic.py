@@ -35,7 +35,7 @@ def ring_elements(activations: float, query_heads: int, kv_heads: int) -> float:
 def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share) -> float:
     """Exposed seconds of tensor parallelism in one pass (forward, backward or recomputation) of one layer.
 
-    One all-reduce behind attention and one behind the dense FFN or shared experts; routed experts cut over etp gather and scatter their tokens.
+    One all-reduce behind each attention and one behind the dense FFN or shared experts; routed experts cut over etp gather and scatter their tokens.
     """
     if share.tp == 1:
         return 0.0
@@ -44,7 +44,7 @@ def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
     size = share.tokens * model.hidden_size * setting.activation_element
     dense = not (layer_class.moe and model.moe)
     shared = model.moe is not None and model.moe.shared_width > 0
-    reductions = (layer_class.attention != "mlp_only") + (dense or shared or not share.sequence_parallel)
+    reductions = layer_class.cores + (dense or shared or not share.sequence_parallel)
     seconds = reductions * _reduction_s(path, size, share.sequence_parallel)
     if not dense and model.moe is not None and share.etp > 1:
         seconds += scattered_all_reduce_s(path_of(share.etp, 1),
@@ -62,12 +62,13 @@ def _reduction_s(path: Path, size_bytes: float, scattered: bool) -> float:
     return min(seconds, scattered_all_reduce_s(path, size_bytes)) if scattered else seconds
 
 
-def context_s(setting: Setting, path_of: PathOf, share: Share, ulysses: int, attention_forward_s: float, attention_backward_s: float) -> tuple[float,
-                                                                                                                                               float]:
-    """Exposed seconds (forward, backward) of context parallelism in one layer: Ulysses all-to-alls, and what the ring cannot hide behind
-    attention."""
+def context_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share, ulysses: int, attention_forward_s: float,
+              attention_backward_s: float) -> tuple[float, float]:
+    """Exposed seconds (forward, backward) of context parallelism in one layer: Ulysses all-to-alls, and what the ring cannot hide behind attention,
+    for each attention core."""
     if share.cp == 1:
         return 0.0, 0.0
+    cores = float(layer_class.cores)
     model, element = setting.model, setting.activation_element
     qk, v = head_widths(model)
     ring = max(1, share.cp // ulysses)
@@ -77,11 +78,11 @@ def context_s(setting: Setting, path_of: PathOf, share: Share, ulysses: int, att
         path = path_of(ulysses, share.tp)
         query = share.tokens * model.num_attention_heads / share.tp * qk * element
         keys = share.tokens * kv * element * max(1.0, ulysses / _kv_heads_sent(model, share)) / 2.0
-        all_to_all = 2.0 * all_to_all_s(path, query) + 2.0 * all_to_all_s(path, keys)
+        all_to_all = cores * (2.0 * all_to_all_s(path, query) + 2.0 * all_to_all_s(path, keys))
     if ring == 1:
         return all_to_all, all_to_all
     kept = max(kv / ulysses, qk + v)
-    passed = ring_pass_s(path_of(ring, share.tp * ulysses), share.tokens * ulysses * kept * element)
+    passed = cores * ring_pass_s(path_of(ring, share.tp * ulysses), share.tokens * ulysses * kept * element)
     return all_to_all + max(0.0, passed - attention_forward_s), all_to_all + max(0.0, 2.0 * passed - attention_backward_s)
 
 

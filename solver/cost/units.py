@@ -10,6 +10,7 @@ from solver.cost.communicators import boundary_link
 from solver.cost.machine import Machine
 from solver.cost.measured import Part
 from solver.cost.parts import (
+    decoder_embedding,
     embedding_holding,
     embedding_part,
     head_holding,
@@ -107,7 +108,9 @@ def _tied_holding(shared: Setting, spec: UnitSpec) -> Holding:
 
 
 def _shared_ends(shared: Setting, spec: UnitSpec, traffic: DataTraffic) -> PartCost:
-    weights, gradients, optimizer = states(shared, spec, traffic, _tied_holding(shared, spec))
+    """States of the copies of the embedding that a single stage does not hold: the output layer's where tied, the decoder's."""
+    copies = _more(_tied_holding(shared, spec), decoder_embedding(shared, spec))
+    weights, gradients, optimizer = states(shared, spec, traffic, copies)
     return PartCost(weights_bytes=weights, gradients_bytes=gradients, optimizer_bytes=optimizer)
 
 
@@ -124,21 +127,30 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
         measured = profiles.update_seconds(shared, spec, part, synchronise.owned_share(spec, traffic, holding)) if part is not None else None
         return measured if measured is not None else max(synchronise.optimizer_s(shared, m, spec, traffic, holding) for m in machines)
 
-    holdings = {cls: holding_of(shared, spec, cls) for cls in shared.classes}
+    copy = decoder_embedding(shared, spec)
+    holdings = {cls: _more(holding_of(shared, spec, cls), copy) if cls.entry else holding_of(shared, spec, cls) for cls in shared.classes}
     first, last, tied = embedding_holding(shared, spec), head_holding(shared, spec), _tied_holding(shared, spec)
     tied_s = synchronise.tied_gradient_s(shared, spec)
     constant = shared.constants.data_parallel.step_overhead_s
-    waits = {cls: traffic_s(holdings[cls], layers[cls]) for cls in shared.classes}
+    waits = {cls: traffic_s(holdings[cls], layers[cls]) + (tied_s if cls.entry else 0.0) for cls in shared.classes}
     steps = {cls: step_s(holdings[cls], cls) for cls in shared.classes}
     step_ends = step_s(first, EMBEDDING), step_s(last, HEAD)
-    ends_s = (traffic_s(first, embedding) + tied_s + step_ends[0], traffic_s(last, head) + tied_s + step_ends[1])
+    head_tied_s = tied_s if shared.model.tied_embeddings else 0.0
+    ends_s = (traffic_s(first, embedding) + tied_s + step_ends[0], traffic_s(last, head) + head_tied_s + step_ends[1])
+    twice_s = sum(max(0.0, traffic_s(holdings[cls], layers[cls]) - traffic_s(_less(holdings[cls], copy), layers[cls])) + tied_s
+                  for cls in shared.classes if cls.entry)  # of the decoder's embedding where one stage holds both
     piece = SyncPiece(
         constant_s=constant + synchronise.latency_s(spec, traffic), per_layer_s={cls: waits[cls] + steps[cls] for cls in shared.classes},
         embedding_s=ends_s[0], head_s=ends_s[1],
-        shared_ends_s=2.0 * tied_s + max(0.0, traffic_s(last, head) - traffic_s(_less(last, tied), head)) + step_s(tied))
+        shared_ends_s=tied_s + head_tied_s + twice_s + step_s(_more(tied, copy))
+        + max(0.0, traffic_s(last, head) - traffic_s(_less(last, tied), head)))
     optimizer = constant + sum(n * steps[cls] for cls, n in shared.counts.items()) + sum(step_ends)
     total = piece.constant_s + sum(n * piece.per_layer_s[cls] for cls, n in shared.counts.items()) + ends_s[0] + ends_s[1]
     return piece, min(1.0, optimizer / total) if total > 0.0 else 0.0
+
+
+def _more(holding: Holding, other: Holding) -> Holding:
+    return Holding(dense=holding.dense + other.dense, experts=holding.experts + other.experts)
 
 
 def _less(holding: Holding, other: Holding) -> Holding:
@@ -171,23 +183,23 @@ def _active_dimensions(spec: UnitSpec) -> int:
     return 1 + sum((spec.tp > 1, spec.cp > 1, spec.ep > 1, synchronise.data_ranks(spec) > 1))
 
 
-def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_node: bool, virtual_stages: int) -> float:
+def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_node: bool, virtual_stages: int, tensors: int = 1) -> float:
     """Visible seconds of one micro-batch's activations over a stage boundary, one way.
 
-    b s h elements, less the split over dp and cp, and over t where the stack scatters (or sequence parallelism holds shards): the coarser of the two
-    sides; measured outputs of layers count in their place. Several node groups: the slowest pair. With virtual stages transfers overlap the compute
-    of a chunk, and of what it can hide only a share shows; a chunk is taken to be as short as can be, one layer, so that slow links are never priced
-    below what they can carry.
+    `tensors` of b s h elements (see `pipeline.tensors_across`), less the split over dp and cp, and over t where the stack scatters (or sequence
+    parallelism holds shards): the coarser of the two sides; measured outputs of layers count in their place. Several node groups: the slowest pair.
+    With virtual stages transfers overlap the compute of a chunk, and of what it can hide only a share shows; a chunk is taken to be as short as can
+    be, one layer, so that slow links are never priced below what they can carry.
     """
     shared = setting(problem)
-    slowest = boundary_seconds(shared, sender, receiver, same_node)
+    slowest = boundary_seconds(shared, sender, receiver, same_node, tensors)
     if virtual_stages == 1:
         return slowest
     hidden = min(slowest, min(part.forward_s for part in unit_costs(problem, sender).layers.values()))
     return slowest - (1.0 - shared.constants.communication.interleaved_edge_share) * hidden
 
 
-def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same_node: bool) -> float:
+def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same_node: bool, tensors: int = 1) -> float:
     """Seconds that the transfer itself takes, whatever hides it."""
     stack = shared.constants.stack(sender.framework)
     tokens_elements = sender.micro_batch_size * shared.workload.seq_len * shared.model.hidden_size
@@ -197,7 +209,7 @@ def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same
         ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
         measured = profiles.boundary_bytes(shared, side)
         whole = tokens_elements * shared.activation_element if measured is None else measured * side.dp * side.cp
-        size = max(size, whole * copies / (side.dp * side.cp * ranks))
+        size = max(size, tensors * whole * copies / (side.dp * side.cp * ranks))
     crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
     slowest = 0.0
     for one in sender.groups:

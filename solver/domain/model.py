@@ -69,12 +69,16 @@ class MLA:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A model by its dimensions. `head_dim` defaults to hidden_size / heads, `num_kv_heads` to the number of heads."""
+    """A model by its dimensions. `head_dim` defaults to hidden_size / heads, `num_kv_heads` to the number of heads.
+
+    An encoder-decoder has `num_layers` layers in all: `num_encoder_layers` (default: half) of the encoder, then those of the decoder.
+    """
 
     __pydantic_config__ = PYDANTIC
     kind: ModelKind = "decoder"
     name: Label = "model"
     num_layers: Annotated[int, Ge(1), Le(MAX_LAYERS)]
+    num_encoder_layers: Annotated[int, Ge(1), Le(MAX_LAYERS)] | None = None      # of an encoder-decoder alone
     hidden_size: Annotated[int, Ge(1), Le(1_000_000)]
     ffn_hidden_size: Size
     gated_ffn: bool = True
@@ -87,6 +91,8 @@ class Architecture:
     mla: MLA | None = None
     layer_types: Annotated[tuple[LayerType, ...], Len(1, MAX_LAYERS)] | None = None
     sliding_window: Size | None = None                     # tokens that a layer of sliding (or chunked) attention sees
+    relative_position_buckets: Size | None = None          # of T5's learned bias per head: one table for the encoder, one for the decoder
+    relative_positions_by_layer: bool = False              # a table in every layer instead (umT5)
     max_position_embeddings: Size | None = None            # only where positions are learned (GPT-2): counts as parameters
     attention_bias: bool = False                           # on queries, keys and values; on the output projection too unless the next says otherwise
     attention_output_bias: bool | None = None
@@ -115,8 +121,29 @@ class Architecture:
                                 legal=f"0 to {self.num_layers}"))
         if self.layer_types is not None and "sliding_attention" in self.layer_types and self.sliding_window is None:
             faults.append(Fault(pointer="/sliding_window", message="sliding_attention layers need a window", legal="a number of tokens"))
+        faults += self._encoder_faults()
         if faults:
             raise InputError(*faults)
+
+    def _encoder_faults(self) -> list[Fault]:
+        if self.kind != "encoder_decoder":
+            return [] if self.num_encoder_layers is None else [
+                Fault(pointer="/num_encoder_layers", message=f"a model of kind {self.kind} has no encoder", legal="kind encoder_decoder")]
+        faults = []
+        if self.num_layers < 2 or not 0 < self.encoder_layers < self.num_layers:
+            faults.append(Fault(pointer="/num_encoder_layers", message=f"{self.encoder_layers} of {self.num_layers} layers",
+                                legal="at least one layer of the encoder and one of the decoder"))
+        for name in ("mla", "layer_types", "mtp_layers", "moe"):
+            if getattr(self, name):
+                faults.append(Fault(pointer=f"/{name}", message=f"encoder-decoders with {name} are not described", legal="leave it out"))
+        return faults
+
+    @property
+    def encoder_layers(self) -> int:
+        """Layers of the encoder, which come first; 0 in a decoder."""
+        if self.kind != "encoder_decoder":
+            return 0
+        return self.num_layers // 2 if self.num_encoder_layers is None else self.num_encoder_layers
 
     @property
     def kv_heads(self) -> int:
@@ -138,20 +165,34 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerClass:
-    """What makes two layers cost the same: their attention kind, whether they hold experts, and which layer's own measurements stand for them."""
+    """What makes two layers cost the same: their attention, whether they hold experts, and which layer's own measurements stand for them.
+
+    causal: a token attends to those before it alone (decoders). cross_attention: it attends to the encoder's output too. entry: the first layer of an
+    encoder-decoder's decoder, with the token embedding of the decoder (a copy) and the encoder's final norm.
+    """
 
     attention: LayerType
     moe: bool
+    causal: bool = True
+    cross_attention: bool = False
+    entry: bool = False
     measured_as: int | None = None                         # index of the layer whose profile rows these layers run by; None: no rows of their own
 
     @property
     def label(self) -> str:
-        return f"{self.attention}{'+moe' if self.moe else ''}"
+        return f"{self.attention}{'+moe' if self.moe else ''}{'' if self.causal else '+encoder'}{'+cross' if self.cross_attention else ''}"
+
+    @property
+    def cores(self) -> int:
+        """Attention cores, each with projections of its own: none, self-attention, or cross-attention too."""
+        return 0 if self.attention == "mlp_only" else 2 if self.cross_attention else 1
 
 
 def layer_classes(model: Architecture) -> tuple[LayerClass, ...]:
-    """The class of every decoder layer, in order."""
-    return tuple(LayerClass(attention=model.layer_type(i), moe=model.is_moe_layer(i)) for i in range(model.num_layers))
+    """The class of every layer, in order."""
+    encoder = model.encoder_layers
+    return tuple(LayerClass(attention=model.layer_type(i), moe=model.is_moe_layer(i), causal=i >= encoder, cross_attention=0 < encoder <= i,
+                            entry=0 < encoder == i) for i in range(model.num_layers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

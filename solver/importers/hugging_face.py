@@ -1,4 +1,4 @@
-"""A Hugging Face config.json as an architecture: decoder families, each with its own rules (`families.toml`)."""
+"""A Hugging Face config.json as an architecture: families of decoders and encoder-decoders, each with its own rules (`families.toml`)."""
 import difflib
 import functools
 import tomllib
@@ -11,7 +11,7 @@ from solver.importers.config_reader import INNER, KEYS, NOT_COVERED, ConfigReade
 from solver.importers.hugging_face_layers import attention_layers, experts
 
 Family = dict[str, Any]
-COVERED = "decoders whose layers attend in full or in a window, dense or with experts"
+COVERED = "decoders whose layers attend in full or in a window, dense or with experts; encoder-decoders of the T5 family"
 
 
 @functools.cache
@@ -65,9 +65,15 @@ def _text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 def _refuse_what_is_not_covered(config: dict[str, Any], pointer: str) -> None:
     faults = [Fault(pointer=f"{pointer}/{key}", message=f"{key} means {what}, which is not planned yet", legal=COVERED)
-              for key, what in NOT_COVERED.items() if config.get(key)]
+              for key, what in NOT_COVERED.items() if config.get(key) and not (key == "is_encoder_decoder" and _has_encoder(config))]
     if faults:
         raise NotCovered(*faults)
+
+
+def _has_encoder(config: dict[str, Any]) -> bool:
+    """Whether the family is one of the encoder-decoders that can be imported."""
+    found = _families().get(str(config.get("model_type")))
+    return found is not None and bool(found[1].get("encoder_decoder"))
 
 
 def _family(config: dict[str, Any], pointer: str) -> tuple[str, Family]:
@@ -110,6 +116,7 @@ def _architecture(reader: ConfigReader, family_name: str, family: Family) -> Arc
         "attention_sinks": family.get("attention_sinks", False), "output_bias": family.get("head_bias", False),
         "norm_bias": family.get("norm_bias", False), "norms_per_layer": family.get("norms_per_layer", 2), "qk_norm": _qk_norm(reader, family),
         **_heads(reader, family, hidden_size), **_biases(reader, family),
+        **(_encoder_decoder(reader, family, num_layers) if family.get("encoder_decoder") else {}),
     }
     _apply_own_rules(reader, family_name, body)
     if reader.faults:
@@ -118,6 +125,16 @@ def _architecture(reader: ConfigReader, family_name: str, family: Family) -> Arc
         return Architecture(**body)
     except InputError as error:
         raise InputError(*(_at_its_key(reader, fault) for fault in error.faults)) from None
+
+
+def _encoder_decoder(reader: ConfigReader, family: Family, encoder_layers: int) -> dict[str, Any]:
+    """What sets T5 and its kin apart: two stacks, position biases, and an activation that says whether the FFN is gated."""
+    activation = reader.config.get("feed_forward_proj")
+    gated = family["gated_ffn"] if not isinstance(activation, str) else activation.startswith("gated")
+    decoder_layers = reader.whole("num_decoder_layers") or encoder_layers
+    return {"kind": "encoder_decoder", "num_layers": encoder_layers + decoder_layers, "num_encoder_layers": encoder_layers, "gated_ffn": gated,
+            "relative_position_buckets": reader.needed("relative_position_buckets"),
+            "relative_positions_by_layer": family.get("relative_by_layer", False)}
 
 
 def _at_its_key(reader: ConfigReader, fault: Fault) -> Fault:

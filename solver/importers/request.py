@@ -83,8 +83,11 @@ def _architecture(gathering: Gathering, spec: ModelSpec) -> Architecture | None:
 
 
 def _check_covered(gathering: Gathering, model: Architecture, pointer: str) -> None:
-    if model.kind != "decoder":
-        gathering.refuse(f"{pointer}/kind", f"{model.kind!r} is not planned yet", "decoder", NotCovered)
+    if model.kind not in ("decoder", "encoder_decoder"):
+        gathering.refuse(f"{pointer}/kind", f"{model.kind!r} is not planned yet", "decoder, encoder_decoder", NotCovered)
+    if model.encoder_layers:
+        gathering.assume(pointer, Assumption(pointer="", message=f"{model.encoder_layers} layers of the encoder, "
+                                             f"{model.num_layers - model.encoder_layers} of the decoder; seq_len tokens on either side"))
     for kind in ("linear_attention", "mamba"):
         if model.layer_types is not None and kind in model.layer_types:
             gathering.refuse(f"{pointer}/layer_types/{model.layer_types.index(kind)}", f"{kind!r} is not planned yet", _PLANNED, NotCovered)

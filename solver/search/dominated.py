@@ -41,7 +41,8 @@ def undominated(t: Tables, k: int, limits: Ints, *, exact: bool) -> Ints:
         return [ahead, total - ahead] if exact else [total, (m - 1) * total - share * ahead]
 
     costs: list[Floats] = [
-        *times(x, forward), *times(t.embedding_time[:, None], t.embedding_forward[:, None]), t.edge, t.edge.T, t.sync_constant,
+        *times(x, forward), *times(t.embedding_time[:, None], t.embedding_forward[:, None]), t.edge, t.edge.T, t.edge_within,
+        t.edge_within.T, t.sync_constant,
         np.diff(t.sync, axis=2).reshape(t.num_kinds, -1), t.sync_embedding, t.gpus[:, None].astype(float), t.resources.rates.T[t.set_index]]
     if last:
         costs += [*times(t.head_time[:, None], t.head_forward[:, None]), t.sync_head, *times(-t.shared_time[:, None], -t.shared_forward[:, None]),

@@ -44,7 +44,7 @@ def _chunk_times(t: Tables, plan: Picks) -> tuple[Floats, Floats, float]:
                 f, x = f + t.head_forward[u], x + t.head_time[u]
             if first and last and c == 0:
                 f, x = f - t.shared_forward[u], x - t.shared_time[u]
-            edge = 0.0 if last and c == v - 1 else t.wrap[u, plan[0].kind] if last else t.edge[u, plan[i + 1].kind]
+            edge = 0.0 if last and c == v - 1 else t.wrap[u, plan[0].kind] if last else t.edge_s(u, plan[i + 1].kind, lo)
             forward[i, c], backward[i, c] = f + edge, x - f + edge
             q = q + t.sync[u, :, hi] - t.sync[u, :, lo]
         at += width

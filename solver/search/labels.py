@@ -94,7 +94,8 @@ class _Search:
         self.levels: list[_Level] = []
         self.plans: list[tuple[float, int, int, int, int]] = []     # bound, level, parent label, kind, layers
         self.labels, self.complete = 0, True
-        self.edge_row = np.unique(t.edge.T, axis=0, return_inverse=True)[1].reshape(-1)    # downstream kinds that cost the upstream the same
+        rows = np.hstack([t.edge.T, t.edge_within.T]) if t.within else t.edge.T
+        self.edge_row = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)        # downstream kinds that cost the upstream the same
 
     def run(self, stop: Callable[[], bool]) -> LabelRun:
         sets = len(self.t.resources.sets)
@@ -186,7 +187,7 @@ class _Search:
         static = (t.static[kind, upto] - t.static[kind, before]
                   + last * t.head_static[kind] + first * t.embedding_static[kind] - both * t.shared_static[kind])
         ok = static + activation * flight + t.buffers[kind] <= t.capacity[kind] * (1 + SLACK)
-        edge = 0.0 if last else t.edge[kind, level.kind[row]]
+        edge = 0.0 if last else t.edges(kind, level.kind[row], before)
         forward = (t.forward[kind, upto] - t.forward[kind, before]
                    + last * t.head_forward[kind] + first * t.embedding_forward[kind] - both * t.shared_forward[kind] + edge)
         x = (t.time[kind, upto] - t.time[kind, before]

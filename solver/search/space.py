@@ -175,7 +175,7 @@ class Space:
     def rounds(self, base: Choice, alike: Alike) -> Iterator[tuple[int, int]]:
         """(stages, virtual stages) of interleaved schedules that the batch and the layers allow."""
         wanted = self.constraints.schedules
-        if wanted is not None and "interleaved" not in wanted:
+        if (wanted is not None and "interleaved" not in wanted) or self.model.encoder_layers:
             return
         layers, m = self.model.num_layers, base.micro_batches
         gpus = alike.tp * base.context.cp * alike.width * base.replicas

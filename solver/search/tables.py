@@ -77,6 +77,8 @@ class Tables:
     sync_embedding: Floats                                 # [K, P]
     sync_head: Floats                                      # [K, P]
     edge: Floats                                           # [K upstream, K downstream] seconds one way; the upstream stage bears both directions
+    edge_within: Floats                                    # the same where an encoder's output travels along
+    within: int = 0                                        # boundaries with fewer layers behind them lie inside the decoder of an encoder-decoder
     wrap: Floats                                           # [K last, K first] for virtual stages
     gpus: Ints                                             # [K] of all replicas
     set_index: Ints                                        # [K] into resources.sets
@@ -86,6 +88,15 @@ class Tables:
     @property
     def num_kinds(self) -> int:
         return len(self.kinds)
+
+    def edge_s(self, upstream: int, downstream: int, behind: int) -> float:
+        """Seconds one way of one boundary, with `behind` layers behind it."""
+        return float((self.edge_within if behind < self.within else self.edge)[upstream, downstream])
+
+    def edges(self, upstream: Ints, downstream: Ints, behind: Ints) -> Floats:
+        """Seconds one way of boundaries between kinds, with `behind` layers behind them."""
+        plain: Floats = self.edge[upstream, downstream]
+        return np.where(behind < self.within, self.edge_within[upstream, downstream], plain) if self.within else plain
 
 
 class TableFactory:
@@ -99,6 +110,8 @@ class TableFactory:
         self._made: dict[tuple[Choice, tuple[Kind, ...]], Tables] = {}
         self.probes: dict[object, Any] = {}                # of solver.search.probes, shared by all frontiers over this problem
         self.works: dict[Choice, float] = {}               # least worth of any plan of a choice, by solver.search.frontier
+        encoder = problem.model.encoder_layers
+        self._within = len(self.classes) - encoder if encoder else 0
         self._order = {cls: i for i, cls in enumerate(dict.fromkeys(self.classes))}
         counts = np.zeros((len(self._order), len(self.classes) + 1))
         for c, cls in enumerate(reversed(self.classes)):
@@ -136,6 +149,7 @@ class TableFactory:
         units = [self.unit(k) for k in kinds]
         pieces = max(len(u.sync) for u in units)
         padded = [(*u.sync, *(u.sync[-1],) * (pieces - len(u.sync))) for u in units]
+        within, edge = self._within, self._edges(choice, kinds)
         heads, embeddings, shared = [u.head for u in units], [u.embedding for u in units], [u.shared_ends for u in units]
         return Tables(
             kinds=tuple(kinds), layers=len(self.classes), micro_batches=choice.micro_batches, schedule=choice.schedule,
@@ -156,7 +170,7 @@ class TableFactory:
             sync=np.array([[np.array([s.per_layer_s[c] for c in self._order]) @ self._counts for s in row] for row in padded]),
             sync_embedding=np.array([[s.embedding_s for s in row] for row in padded]),
             sync_head=np.array([[s.head_s for s in row] for row in padded]),
-            edge=self._edges(choice, kinds),
+            edge=edge, edge_within=self._edges(choice, kinds, tensors=2) if within else edge, within=within,
             wrap=self._edges(choice, kinds, wrap=True) if choice.virtual_stages > 1 else np.zeros((len(kinds), len(kinds))),
             gpus=np.array([k.gpus for k in kinds], dtype=np.int64), set_index=self._set_index(kinds), block=self._blocks_of(kinds),
             resources=self._resources(kinds))
@@ -166,12 +180,12 @@ class TableFactory:
         sums: Floats = rows @ self._counts
         return sums
 
-    def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False) -> Floats:
+    def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False, tensors: int = 1) -> Floats:
         """Optimistic where stages are small enough to share a node: the faster of near and far. The placement decides, and pricing asks it."""
         shapes = [(k.spec.groups, k.spec.tp, k.spec.dp) for k in kinds]
         rows = list(dict.fromkeys(shapes))
         first = [kinds[shapes.index(row)] for row in rows]
-        found = np.array([[min(edge_seconds(self.problem, a.spec, b.spec, near, choice.virtual_stages)
+        found = np.array([[min(edge_seconds(self.problem, a.spec, b.spec, near, choice.virtual_stages, tensors)
                                for near in {False, self._near(choice, a, b, wrap)}) for b in first] for a in first])
         index = np.array([rows.index(shape) for shape in shapes])
         edges: Floats = found[np.ix_(index, index)]

@@ -55,7 +55,9 @@ def _model(rng: np.random.Generator) -> Architecture:
     if rng.random() < 0.25:
         moe = MoE(num_experts=int(rng.choice([2, 4])), top_k=1, expert_ffn_hidden_size=1024, first_dense_layers=int(rng.integers(0, layers)),
                   num_shared_experts=int(rng.integers(0, 2)))
-    return Architecture(num_layers=layers, hidden_size=heads * 256, ffn_hidden_size=int(rng.choice([1536, 3072])) * (1 if heads % 3 else 2),
+    encoder = moe is None and layers > 1 and rng.random() < 0.25
+    return Architecture(kind="encoder_decoder" if encoder else "decoder", num_layers=layers, hidden_size=heads * 256,
+                        ffn_hidden_size=int(rng.choice([1536, 3072])) * (1 if heads % 3 else 2),
                         num_attention_heads=heads, num_kv_heads=int(rng.choice([1, heads])), vocab_size=int(rng.choice([2_000, 32_000, 100_000])),
                         tied_embeddings=bool(rng.random() < 0.3), moe=moe, gated_ffn=bool(rng.random() < 0.7))
 

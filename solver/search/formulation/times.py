@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 
 from solver.search.formulation.variables import Variables
+from solver.search.tables import Floats
 
 
 def add(model: Any, v: Variables) -> None:
@@ -35,12 +36,23 @@ def _sync(v: Variables, k: int, p: int) -> Any:
 
 
 def _edges(model: Any, v: Variables) -> None:
-    """edge[k] >= E[u, w] where kind u stands at k and w behind it; rows of E that are equal share one condition."""
+    """edge[k] >= E[u, w] where kind u stands at k and w behind it; the dearer E where the boundary lies inside the decoder of an encoder-decoder."""
     t = v.tables
-    rows, index = np.unique(t.edge.T, axis=0, return_inverse=True)             # by downstream kind
+    _conditions(model, v, t.edge, None)
+    if t.within:
+        for k in range(1, v.positions):
+            inside = model.new_bool_var(f"d_{k}")
+            model.add(v.placed[k - 1] >= t.within).only_enforce_if(inside.negated())
+            _conditions(model, v, t.edge_within, inside, k)
+
+
+def _conditions(model: Any, v: Variables, edge: Floats, inside: Any, only: int | None = None) -> None:
+    """Rows of E that are equal share one condition. `inside`: a literal under which they hold."""
+    t = v.tables
+    rows, index = np.unique(edge.T, axis=0, return_inverse=True)               # by downstream kind
     index = index.reshape(-1)
-    for k in range(1, v.positions):
-        model.add(v.edge[k] >= sum(v.scaled(float(rows[:, u].min())) * v.chosen[k][u] for u in range(t.num_kinds)))
+    for k in range(1, v.positions) if only is None else (only,):
+        _add(model, v.edge[k] >= sum(v.scaled(float(rows[:, u].min())) * v.chosen[k][u] for u in range(t.num_kinds)), inside)
         if len(rows) == 1:
             continue
         for r, row in enumerate(rows):
@@ -48,4 +60,10 @@ def _edges(model: Any, v: Variables) -> None:
             here = sum(v.chosen[k - 1][w] for w in members)
             for value in np.unique(row):
                 kinds = [u for u in range(t.num_kinds) if row[u] >= value]
-                model.add(v.edge[k] >= v.scaled(float(value)) * (here + sum(v.chosen[k][u] for u in kinds) - 1))
+                _add(model, v.edge[k] >= v.scaled(float(value)) * (here + sum(v.chosen[k][u] for u in kinds) - 1), inside)
+
+
+def _add(model: Any, condition: Any, literal: Any) -> None:
+    added = model.add(condition)
+    if literal is not None:
+        added.only_enforce_if(literal)

@@ -65,13 +65,16 @@ def architectures(draw: st.DrawFn) -> Architecture:
                   num_shared_experts=draw(st.integers(0, 1)), first_dense_layers=draw(st.integers(0, layers)))
     if draw(st.integers(0, 3)) == 0:
         mla = MLA(q_lora_rank=draw(st.sampled_from([None, 96])), kv_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64)
-    windowed = draw(st.booleans())
+    encoder = not moe and not mla and layers > 1 and draw(st.integers(0, 2)) == 0
+    windowed = not encoder and draw(st.booleans())
     types = tuple(draw(st.lists(st.sampled_from(["full_attention", "sliding_attention"]), min_size=layers, max_size=layers))) if windowed else None
-    return Architecture(num_layers=layers, hidden_size=heads * width, ffn_hidden_size=draw(st.sampled_from([48, 1024, 4096])),
+    return Architecture(kind="encoder_decoder" if encoder else "decoder", num_encoder_layers=draw(st.integers(1, layers - 1)) if encoder else None,
+                        num_layers=layers, hidden_size=heads * width, ffn_hidden_size=draw(st.sampled_from([48, 1024, 4096])),
                         gated_ffn=draw(st.booleans()),
                         num_attention_heads=heads, num_kv_heads=kv, vocab_size=draw(st.sampled_from([100, 32_000, 128_256])),
                         tied_embeddings=draw(st.booleans()),
-                        moe=moe, mla=mla, layer_types=types, sliding_window=64 if windowed else None, mtp_layers=draw(st.sampled_from([0, 0, 1])))
+                        moe=moe, mla=mla, layer_types=types, sliding_window=64 if windowed else None,
+                        mtp_layers=0 if encoder else draw(st.sampled_from([0, 0, 1])))
 
 
 @st.composite

@@ -22,7 +22,7 @@ def test_every_preset_counts_as_published(given: Preset) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "llama-3.2-1b", "qwen3-0.6b", "qwen2.5-7b", "gpt2", "opt-1.3b", "phi-2", "falcon-7b", "gemma-2-9b",
-                                  "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2", "kimi-k2"])
+                                  "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2", "kimi-k2", "t5-11b", "mt5-xxl"])
 def test_counts_are_exact_where_the_weights_were_counted(name: str) -> None:
     published = next(p.published_parameters for p in presets() if p.name == name)
     assert parameter_counts(preset(name)).parameters == published

@@ -114,6 +114,28 @@ def test_an_unknown_family_is_answered_with_the_close_ones() -> None:
     assert {"llama", "mistral", "qwen3_moe", "deepseek_v3", "gpt2", "opt", "falcon", "gpt_oss"} <= set(model_types())
 
 
+T5 = {"model_type": "t5", "is_encoder_decoder": True, "d_model": 1024, "d_ff": 65536, "d_kv": 128, "num_heads": 128, "num_layers": 24,
+      "vocab_size": 32128, "relative_attention_num_buckets": 32, "feed_forward_proj": "relu", "tie_word_embeddings": True}
+MT5 = {"model_type": "mt5", "is_encoder_decoder": True, "d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64, "num_layers": 24,
+       "num_decoder_layers": 24, "vocab_size": 250112, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+
+
+@pytest.mark.parametrize(("config", "name"), [(T5, "t5-11b"), (MT5, "mt5-xxl")])
+def test_encoder_decoders_read_as_the_presets(config: dict[str, Any], name: str) -> None:
+    model, _ = architecture_of(config)
+    assert replace(model, name=name, num_kv_heads=None) == replace(preset(name), num_kv_heads=None)
+
+
+def test_the_sides_of_an_encoder_decoder_may_differ() -> None:
+    model, _ = architecture_of(MT5 | {"num_decoder_layers": 6})
+    assert (model.num_layers, model.encoder_layers) == (30, 24)
+
+
+def test_position_biases_in_every_layer_are_counted() -> None:
+    every, two = (parameter_counts(architecture_of(MT5 | {"model_type": kind})[0]).parameters for kind in ("umt5", "mt5"))
+    assert every - two == (48 - 2) * 32 * 64
+
+
 @pytest.mark.parametrize(("key", "value"), [
     ("hidden_size", "4096"), ("hidden_size", True), ("hidden_size", 4096.0), ("hidden_size", -1), ("hidden_size", 0),
     ("hidden_size", [4096]), ("num_hidden_layers", 10**9), ("num_hidden_layers", math.nan), ("num_hidden_layers", {}),

@@ -191,7 +191,7 @@ def small(**changes: Any) -> ModelSpec:
     return ModelSpec(architecture=Architecture(**shape | changes))
 
 
-@pytest.mark.parametrize("kind", ["encoder_decoder", "diffusion", "dlrm", "vision", "layers"])
+@pytest.mark.parametrize("kind", ["diffusion", "dlrm", "vision", "layers"])
 def test_kinds_of_model_that_are_not_covered(kind: str) -> None:
     assert refused(NotCovered, model=small(kind=kind)) == {"/model/architecture/kind"}
 

@@ -50,12 +50,14 @@ def random_tables(rng: np.random.Generator, *, layers: int, groups: int, kinds: 
     for name in ("head", "embedding", "shared"):
         ends[f"{name}_forward"] = ends[f"{name}_time"] * (share if name == "shared" else rng.uniform(share, 1.0))
     ends["sync_head"], ends["sync_embedding"] = ends.pop("head_sync"), ends.pop("embedding_sync")
+    edge, wrap = edge_scale * rng.uniform(0, 1, (kinds, kinds)), edge_scale * rng.uniform(0, 1, (kinds, kinds))
+    within = int(rng.integers(1, layers + 1)) if unlike_layers and virtual_stages == 1 and rng.random() < 0.5 else 0    # an encoder's output travels
     return Tables(kinds=tuple(Kind(spec=s, gpus=int(g)) for s, g in zip(spec, gpus, strict=True)), layers=layers, micro_batches=micro_batches,
                   schedule=schedule, virtual_stages=virtual_stages, time=_prefix(per_layer), forward=_prefix(per_layer * share[:, None]),
                   static=_prefix(static), activation=_prefix(activation), buffers=rng.uniform(0, 1, kinds),
                   capacity=np.full(kinds, budget * (tight or 9.0)), sync_constant=rng.uniform(0, sync_scale, (kinds, pieces)),
                   sync=np.concatenate([np.zeros((kinds, pieces, 1)), np.cumsum(sync, axis=2)], axis=2),
-                  edge=edge_scale * rng.uniform(0, 1, (kinds, kinds)), wrap=edge_scale * rng.uniform(0, 1, (kinds, kinds)),
+                  edge=edge, wrap=wrap, within=within, edge_within=edge * rng.uniform(1, 2) if within else edge,
                   gpus=np.asarray(gpus, dtype=np.int64), set_index=np.array([unique.index(s) for s in chosen]), block=np.ones(kinds, dtype=np.int64),
                   resources=resources, **ends)
 
@@ -83,7 +85,8 @@ def judge(t: Tables, plan: tuple[StagePick, ...]) -> float | None:
             static += t.static[u, hi] - t.static[u, lo]
             activation += t.activation[u, hi] - t.activation[u, lo]
             q += t.sync[u, :, hi] - t.sync[u, :, lo]
-            edge = t.edge[u, plan[i + 1].kind] if i + 1 < stages else (t.wrap[u, plan[0].kind] if c < v - 1 else 0.0)
+            edges = t.edge_within if lo < t.within else t.edge
+            edge = edges[u, plan[i + 1].kind] if i + 1 < stages else (t.wrap[u, plan[0].kind] if c < v - 1 else 0.0)
             if i == 0 and c == 0:
                 f, x = f + t.embedding_forward[u], x + t.embedding_time[u]
             if i == stages - 1 and c == v - 1:
@@ -151,7 +154,7 @@ def siblings(t: Tables, rng: np.random.Generator) -> Tables:
         changed[name] = np.zeros((2 * t.num_kinds, *getattr(t, name).shape[1:]))
     for name in ("capacity", "gpus", "set_index", "block"):
         changed[name] = np.concatenate([getattr(t, name)] * 2)
-    for name in ("edge", "wrap"):
+    for name in ("edge", "edge_within", "wrap"):
         changed[name] = np.tile(getattr(t, name), (2, 2))
     return replace(t, kinds=t.kinds * 2, **changed)
 
