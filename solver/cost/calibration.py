@@ -8,31 +8,45 @@ from solver.domain.calibration import Calibration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficient:
-    """A multiplier with a prior at 1: log-normal with standard deviation `sigma`, cut at `lowest` and `highest`."""
+    """A multiplier with a prior at 1: log-normal with standard deviation `sigma`, cut at `lowest` and `highest`.
+
+    inverse: times are affine in 1 / multiplier (a speed) instead of in the multiplier (work), apart from where terms hide each other.
+    """
 
     name: str
+    meaning: str                                           # what is multiplied, in plain words
     sigma: float
     lowest: float
     highest: float
     apply: Callable[[Efficiency, float], Efficiency]
-
-
-def _elementwise(constants: Efficiency, by: float) -> Efficiency:
-    """Bytes that norms, residuals and activation functions move: stands for kernel fusion."""
-    archs = {name: replace(arch, elementwise_share=arch.elementwise_share / by) for name, arch in constants.archs.items()}
-    return replace(constants, archs=archs)
+    inverse: bool = False
 
 
 def _network(constants: Efficiency, by: float) -> Efficiency:
-    """Share of the stated bandwidth between nodes that collectives achieve."""
     communication = replace(constants.communication, network_share=constants.communication.network_share * by)
     return replace(constants, communication=communication)
 
 
-COEFFICIENTS: tuple[Coefficient, ...] = (
-    Coefficient(name="elementwise", sigma=0.3, lowest=0.4, highest=2.5, apply=_elementwise),
-    Coefficient(name="network", sigma=2.5, lowest=0.03, highest=1.2, apply=_network),
+def _compute(constants: Efficiency, by: float) -> Efficiency:
+    archs = {name: replace(arch, sustained=arch.sustained / by) for name, arch in constants.archs.items()}
+    devices = {name: replace(device, sustained=device.sustained / by) for name, device in constants.devices.items()}
+    return replace(constants, archs=archs, devices=devices, compute=replace(constants.compute, fp32_share=constants.compute.fp32_share / by))
+
+
+def _elementwise(constants: Efficiency, by: float) -> Efficiency:
+    archs = {name: replace(arch, elementwise_share=arch.elementwise_share / by) for name, arch in constants.archs.items()}
+    return replace(constants, archs=archs)
+
+
+TIMES: tuple[Coefficient, ...] = (
+    Coefficient(name="network", meaning="bandwidth between nodes that communication achieves", sigma=2.5, lowest=0.03, highest=1.2, inverse=True,
+                apply=_network),
+    Coefficient(name="compute", meaning="time of matrix products: clocks and libraries", sigma=0.08, lowest=0.7, highest=1.4, apply=_compute),
+    Coefficient(name="elementwise", meaning="bytes that norms, residuals and activation functions move: fusion of kernels", sigma=0.3, lowest=0.4,
+                highest=2.5, apply=_elementwise),
 )
+MEMORY: tuple[Coefficient, ...] = ()
+COEFFICIENTS: tuple[Coefficient, ...] = TIMES + MEMORY
 
 
 def calibrated(constants: Efficiency, calibration: Calibration) -> Efficiency:

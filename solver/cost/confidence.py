@@ -1,5 +1,6 @@
 """How far to trust a predicted step time."""
 from solver.cost.bubble import CLOSED_FORMS
+from solver.cost.calibration_confidence import with_calibration
 from solver.cost.coverage import with_profiles
 from solver.cost.expert_confidence import expert_error
 from solver.cost.setting import Setting
@@ -21,4 +22,5 @@ def confidence_of(setting: Setting, layout: Layout | None) -> Confidence:
         error *= constants.preview_factor
     if len(archs) > 1:
         error *= constants.scaled_factor
-    return with_profiles(setting, layout, Confidence(basis="analytic", expected_error=min(WIDEST, error)))
+    formulas = Confidence(basis="analytic", expected_error=min(WIDEST, error))
+    return with_profiles(setting, layout, with_calibration(setting, layout, formulas))

@@ -1,0 +1,144 @@
+"""Fits a calibration to observed runs: few coefficients, robust, with priors at the defaults, and none that left-out runs speak against."""
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.catalog.efficiency import efficiency
+from solver.cost.calibration import COEFFICIENTS, MEMORY, TIMES, Coefficient
+from solver.cost.least_squares import Limits, left_out, minimum
+from solver.cost.observation import Observation, Run, run_of, without_repeats
+from solver.cost.responses import Numbers, Response, Table, table
+from solver.domain.calibration import Calibration
+from solver.domain.problem import fingerprint
+
+GAIN = 0.02                                                # share of the left-out loss that a coefficient has to save
+LEAST_ERROR = 0.01                                         # repeated measurements of one layout differ by so much
+ANALYTIC_RUNS = 2.0                                        # runs that the formulas' own error counts for beside what was seen
+TELLING = 0.01                                             # least change of a prediction by which a run says something of a coefficient
+SLOW_NETWORK = 0.3                                         # a network slower than this share of the default needs two layouts that say so
+UNLIKE_BYTES = 1.1                                         # ratio of the seconds on the network by which two layouts count as different
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What became of one coefficient: its multiplier, and why it stayed at 1 where it did."""
+
+    name: str
+    meaning: str
+    multiplier: float
+    kept_at_default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Mean of |predicted / measured - 1| over runs: with nothing calibrated, with the fit, and with fits that had not seen the run at hand."""
+
+    runs: int
+    before: float
+    after: float
+    left_out: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A fit with its account."""
+
+    calibration: Calibration
+    learned: tuple[Learned, ...]
+    step_time: Accuracy | None                             # None where no run has one
+    peak_memory: Accuracy | None
+
+
+def fit(observations: Sequence[Observation], set_name: str) -> Calibration:
+    """The calibration of a set of observed runs; see `fitted`."""
+    return fitted([run_of(o) for o in observations], set_name).calibration
+
+
+def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
+    """Fit few multipliers by robust least squares on log(predicted / measured), with log-normal priors at 1.
+
+    Coefficients join one by one, the one first that lowers most the error of runs left out of the fit in turn; one that raises it stays at 1. Times
+    and memory are apart. Repeats of one layout count once. Deterministic: the same runs in the same order give the same digits.
+    """
+    distinct = without_repeats(runs)
+    timed = [(r.time, r.step_time_s) for r in distinct if r.time is not None and r.step_time_s is not None]
+    weighed = [(r.memory, r.peak_memory_gib) for r in distinct if r.memory is not None and r.peak_memory_gib is not None]
+    times, step_time, error = _selected(TIMES, timed)
+    memory, peak_memory, _ = _selected(MEMORY, weighed)
+    learned = {entry.name: entry for entry in (*times, *memory)}
+    seen = [r for r in distinct if r.time is not None]
+    bare = Calibration(
+        set_name=set_name, version="", coefficients=tuple((c.name, learned[c.name].multiplier) for c in COEFFICIENTS),
+        expected_error=_expected_error(seen, error), runs=len(seen), archs=tuple(sorted({a for r in seen for a in r.archs})),
+        experts=tuple(sorted({r.experts for r in seen})), most_gpus=max((r.gpus for r in seen), default=1))
+    version = fingerprint(bare)[:16]
+    calibration = Calibration(**{**{name: getattr(bare, name) for name in Calibration.__dataclass_fields__}, "version": version})
+    return Fitted(calibration=calibration, learned=tuple(learned[c.name] for c in COEFFICIENTS), step_time=step_time, peak_memory=peak_memory)
+
+
+def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response, float]]) -> tuple[list[Learned], Accuracy | None, Numbers]:
+    """What is learned of each coefficient, how good the fit is, and the left-out log errors of every run."""
+    if not runs:
+        return [_unlearned(c, "no run measured what it changes") for c in coefficients], None, np.empty(0)
+    everything = table(coefficients, [r for r, _ in runs], [m for _, m in runs])
+    limits = {c.name: _limits(c, everything.of([c.name])) for c in coefficients}
+    open_names = [c.name for c in coefficients if _is_told(everything.of([c.name]))]
+    chosen: list[str] = []
+    errors = left_out(everything.of([]), [])
+    best = _loss(errors)
+    while True:
+        trials: list[tuple[float, int, list[str], Numbers]] = []
+        for name in open_names:
+            if name not in chosen:
+                names = [n for n in open_names if n in chosen or n == name]
+                found = left_out(everything.of(names), [limits[n] for n in names])
+                trials.append((_loss(found), len(trials), names, found))
+        if not trials or min(trials)[0] >= best * (1.0 - GAIN):
+            break
+        best, _, chosen, errors = min(trials, key=lambda t: t[:2])
+    part = everything.of(chosen)
+    z = minimum(part, [limits[n] for n in chosen])
+    multipliers = dict(zip(chosen, np.exp(z), strict=True))
+    learned = [Learned(name=c.name, meaning=c.meaning, multiplier=float(multipliers[c.name])) if c.name in multipliers
+               else _unlearned(c, "no run depends on it" if c.name not in open_names else "moving it makes runs that it has not seen worse")
+               for c in coefficients]
+    return learned, Accuracy(runs=len(runs), before=_relative(everything.logs), after=_relative(part.residuals(z)[0]),
+                             left_out=_relative(errors)), errors
+
+
+def _unlearned(coefficient: Coefficient, why: str) -> Learned:
+    return Learned(name=coefficient.name, meaning=coefficient.meaning, multiplier=1.0, kept_at_default=why)
+
+
+def _is_told(single: Table) -> bool:
+    return bool(np.max(np.abs(single.changes)) >= TELLING)
+
+
+def _limits(coefficient: Coefficient, single: Table) -> Limits:
+    """Where a multiplier may go. A very slow network takes two layouts that send different bytes between nodes: one could be slow for any reason."""
+    low, high = np.log(coefficient.lowest), np.log(coefficient.highest)
+    if coefficient.inverse:
+        slowest = single.changes[0][:, 0]
+        telling = slowest[slowest >= TELLING]
+        if len(telling) < 2 or telling.max() < UNLIKE_BYTES * telling.min():
+            low = max(low, np.log(SLOW_NETWORK))
+    return Limits(sigma=coefficient.sigma, low=float(low), high=float(high))
+
+
+def _loss(errors: Numbers) -> float:
+    """Root of the mean square of left-out log errors."""
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _relative(errors: Numbers) -> float:
+    return float(np.mean(np.abs(np.exp(errors) - 1.0)))
+
+
+def _expected_error(seen: Sequence[Run], errors: Numbers) -> float:
+    """Mean error of left-out runs, drawn towards what the formulas alone are known for where runs are few, and never below the noise of repeats."""
+    constants = efficiency()
+    analytic = max((constants.arch(a).expected_error for r in seen for a in r.archs), default=constants.arch("default").expected_error)
+    runs = len(errors)
+    mean = _relative(errors) if runs else 0.0
+    return max(LEAST_ERROR, (runs * mean + ANALYTIC_RUNS * analytic) / (runs + ANALYTIC_RUNS))
