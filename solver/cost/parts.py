@@ -8,7 +8,7 @@ from solver.cost.expert_traffic import expert_s, shown_s
 from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine, attention_kernel
 from solver.cost.parameters import embedding_parameters, final_parameters, head_parameters, layer_parameters, mtp_parameters
-from solver.cost.setting import Setting
+from solver.cost.setting import Setting, overlapping
 from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
 from solver.cost.synchronise import visible_s as _visible
@@ -88,7 +88,7 @@ def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traff
     share, path_of = share_of(shared, machine, spec, stack), _path_of(shared, machine, least)
     measured = profiles.layer_work_measured(shared, machine, layer_class, share, least)
     work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
-    tensor = _shown(stack, share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
+    tensor = _shown(overlapping(shared, stack)[1], share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
     context = context_s(shared, path_of, layer_class, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
     expert = expert_s(shared, stack, path_of, layer_class, share)
     dispatch = (shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.forward_s),
@@ -102,10 +102,10 @@ def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traff
                  seen_backward_s=_visible(shared, backward, gathers[1]))
 
 
-def _shown(stack: Stack, share: Share, work: Work, tensor: float) -> tuple[float, float]:
+def _shown(overlap: float, share: Share, work: Work, tensor: float) -> tuple[float, float]:
     """Tensor-parallel seconds that show in (forward, backward): under sequence parallelism some stacks cut gather and scatter into pieces that run
     beside the matrix products next to them, so a share hides, at most behind those products."""
-    hidden = stack.tensor_overlap * tensor if share.sequence_parallel else 0.0
+    hidden = overlap * tensor if share.sequence_parallel else 0.0
     return tensor - min(hidden, work.forward_s - work.attention_forward_s), tensor - min(hidden, work.backward_s - work.attention_backward_s)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from solver.catalog.efficiency import Efficiency, OptimizerCost, efficiency
+from solver.catalog.efficiency import Efficiency, OptimizerCost, Stack, efficiency
 from solver.cost.calibration import calibrated
 from solver.cost.machine import Machine, machine
 from solver.cost.measured import Measured, measured_of
@@ -42,6 +42,15 @@ class Setting:
     def optimizer_state_bytes(self) -> float:
         """Per parameter, beside weights and gradients: in fp32 training the weights are their own master copy."""
         return max(0.0, self.optimizer.state_bytes - (4.0 if self.workload.precision == "fp32" else 0.0))
+
+
+def overlapping(shared: Setting, stack: Stack) -> tuple[float, float]:
+    """Shares of (gradient, tensor-parallel) traffic that a stack runs beside computation. The options for it came after fused attention did: a stack
+    that still runs unfused attention does no better than one of which nothing is known."""
+    if shared.workload.attention_kernel != "unfused":
+        return stack.gradient_overlap, stack.tensor_overlap
+    plain = shared.constants.stack(None)
+    return min(stack.gradient_overlap, plain.gradient_overlap), min(stack.tensor_overlap, plain.tensor_overlap)
 
 
 class Same(Generic[T]):

@@ -6,7 +6,7 @@ from solver.cost.collectives import all_reduce_s, all_reduce_slope
 from solver.cost.communicators import data_paths
 from solver.cost.fabric import outermost
 from solver.cost.machine import Machine
-from solver.cost.setting import Setting
+from solver.cost.setting import Setting, overlapping
 from solver.cost.unit import UnitSpec
 
 
@@ -108,7 +108,7 @@ def exposed_s(setting: Setting, stack: Stack, spec: UnitSpec, traffic_seconds: t
     weights layer by layer beside the first forward, as ZeRO-3 does beside every one: too little for DeepSpeed, which gathers behind its step.
     """
     least = setting.constants.data_parallel.exposed_share
-    hidden = stack.gradient_overlap * spec.hiding_rounds
+    hidden = overlapping(setting, stack)[0] * spec.hiding_rounds
     gradients, weights = traffic_seconds
     exposed = visible_s(setting, forward_s, weights) - forward_s if spec.zero_stage == 2 else max(least * weights, weights - hidden * forward_s)
     return max(least * gradients, gradients - hidden * backward_s) + exposed
