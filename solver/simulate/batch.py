@@ -1,30 +1,36 @@
-"""The same recurrence as solver.simulate.timeline for many plans at once: one NumPy operation per instruction, over all plans."""
+"""Spans of many plans at once, digit for digit those of solver.simulate.timeline.makespan."""
 import numpy as np
 from numpy.typing import NDArray
 
 from solver.domain.degrees import ScheduleName
-from solver.simulate.timeline import MOST_INSTRUCTIONS, ChunkTime, long_run
-from solver.simulate.topology import topology
+from solver.simulate.closed import CLOSED
+from solver.simulate.timeline import ChunkTime, long_run, makespan
+from solver.simulate.waves import waves_s
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
-def makespans(schedule: ScheduleName, forward_s: Floats, backward_s: Floats, micro_batches: int) -> Floats:
-    """Seconds per plan; forward_s, backward_s are [plans, stages, virtual stages]."""
+def makespans(schedule: ScheduleName, forward_s: Floats, backward_s: Floats, micro_batches: int | Ints) -> Floats:
+    """Seconds per plan; forward_s, backward_s are [plans, stages, virtual stages]. Micro-batches: of all plans, or of each."""
     plans, stages, virtual = forward_s.shape
-    if 2 * micro_batches * stages * virtual > MOST_INSTRUCTIONS:
-        return np.array([long_run(schedule, [[ChunkTime(forward_s=float(f), backward_s=float(b)) for f, b in zip(*row, strict=True)]
-                                             for row in zip(forward_s[i], backward_s[i], strict=True)], micro_batches) for i in range(plans)])
-    order = topology(schedule, stages, micro_batches, virtual)
-    seconds = np.stack([forward_s, backward_s], axis=3).reshape(plans, -1).T.copy()      # [stage, virtual stage, pass; plans]
-    free = np.zeros((stages, plans))
-    ends: list[Floats] = []
-    for stage, duration, waits_for in zip(order.stage, order.duration, order.waits_for, strict=True):
-        now = free[stage]
-        if waits_for >= 0:
-            now = np.maximum(now, ends[waits_for])
-            ends[waits_for] = free[stage]                  # nothing else waits for it: let go of the memory
-        now = now + seconds[duration]
-        free[stage] = now
-        ends.append(now)
-    return np.asarray(free.max(axis=0))
+    counts = np.broadcast_to(np.asarray(micro_batches, dtype=np.int64), (plans,))
+    if virtual == 1 and schedule in CLOSED:
+        return _by_count(schedule, forward_s[:, :, 0], backward_s[:, :, 0], counts)
+    found = np.full(plans, np.nan)
+    whole = counts % stages == 0
+    if schedule == "interleaved" and whole.any():
+        found[whole] = waves_s(forward_s[whole], backward_s[whole], counts[whole] // stages)
+    for i in np.flatnonzero(np.isnan(found)).tolist():
+        chunks = [[ChunkTime(forward_s=f, backward_s=b) for f, b in zip(*row, strict=True)]
+                  for row in zip(forward_s[i].tolist(), backward_s[i].tolist(), strict=True)]
+        found[i] = long_run(chunks, int(counts[i])) if whole[i] and schedule == "interleaved" else makespan(schedule, chunks, int(counts[i]))
+    return found
+
+
+def _by_count(schedule: ScheduleName, forward_s: Floats, backward_s: Floats, counts: Ints) -> Floats:
+    found = np.empty(len(counts))
+    for count in np.unique(counts).tolist():
+        rows = counts == count
+        found[rows] = CLOSED[schedule](list(forward_s[rows].T), list(backward_s[rows].T), count, np.maximum)
+    return found

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from solver.domain.degrees import ScheduleName
+from solver.simulate.closed import CLOSED
 from solver.simulate.orders import ORDERS, Instruction, Kind
-from solver.simulate.topology import topology
+from solver.simulate.rounds import rounds_s
+from solver.simulate.topology import ends_s, topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,50 +34,34 @@ class Interval(NamedTuple):
     end_s: float
 
 
-MOST_INSTRUCTIONS = 2_000_000                              # simulated one by one: about two seconds
 Chunks = Sequence[Sequence[ChunkTime]]                     # [stage][virtual stage]
 
 
 def makespan(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> float:
-    """Seconds from the first forward to the last backward: exact up to MOST_INSTRUCTIONS, beyond that the longest path known in closed form."""
-    if 2 * micro_batches * len(chunks) * len(chunks[0]) > MOST_INSTRUCTIONS:
-        return long_run(schedule, chunks, micro_batches)
-    return max(stage_ends(schedule, chunks, micro_batches))
+    """Seconds from the first forward to the last backward: exact up to rounding, but for interleaved runs that are too long to be timed (`long_run`).
 
-
-def long_run(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> float:
-    """Seconds by the paths that dominate with many micro-batches; a lower bound, and exact for nearly balanced stages without virtual ones.
-
-    GPipe: S + (m - 1) (max F + max B). Otherwise, with x_k counted from the last stage and D_k behind it: S + (m - k) x_k + D_k, and with virtual
-    stages m x_k + the first chunks before it.
+    GPipe and 1F1B in closed form (solver.simulate.closed), interleaved over rounds (solver.simulate.rounds). `makespans` gives the same digits.
     """
-    m, stages = micro_batches, len(chunks)
-    forward, backward = [sum(c.forward_s for c in row) for row in chunks], [sum(c.backward_s for c in row) for row in chunks]
-    times = [f + b for f, b in zip(forward, backward, strict=True)]
-    if schedule == "gpipe":
-        return sum(times) + (m - 1) * (max(forward) + max(backward))
-    fill = [row[0].forward_s + row[0].backward_s for row in chunks]
-    longest = max(m * x + sum(fill[:i]) for i, x in enumerate(times))
-    if len(chunks[0]) > 1:
-        return longest
-    behind = [sum(times[i + 1:]) for i in range(stages)]
-    return max(longest, *(sum(times) + max(m - stages + i, 0) * x + behind[i] for i, x in enumerate(times)))
+    stages, virtual = len(chunks), len(chunks[0])
+    if virtual == 1 and schedule in CLOSED:
+        return float(CLOSED[schedule]([row[0].forward_s for row in chunks], [row[0].backward_s for row in chunks], micro_batches, max))
+    seconds = tuple(s for stage in chunks for c in stage for s in (c.forward_s, c.backward_s))
+    if schedule == "interleaved" and micro_batches % stages == 0:
+        found = rounds_s(seconds, stages, virtual, micro_batches // stages)
+        return long_run(chunks, micro_batches) if found is None else found
+    return max(ends_s(topology(schedule, stages, micro_batches, virtual), seconds, stages))
 
 
-def stage_ends(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> list[float]:
-    """Seconds at which each stage finishes its last instruction."""
-    order = topology(schedule, len(chunks), micro_batches, len(chunks[0]))
-    seconds = [s for stage in chunks for c in stage for s in (c.forward_s, c.backward_s)]
-    free: list[float] = [0.0] * len(chunks)
-    ends: list[float] = []
-    done = ends.append
-    for stage, duration, waits_for in zip(order.stage, order.duration, order.waits_for, strict=True):
-        now = free[stage]
-        if waits_for >= 0 and ends[waits_for] > now:
-            now = ends[waits_for]
-        free[stage] = now = now + seconds[duration]
-        done(now)
-    return free
+def long_run(chunks: Chunks, micro_batches: int) -> float:
+    """Seconds of an interleaved run by the path of many micro-batches, m x_k behind the first chunks before stage k: a lower bound."""
+    longest, fill = 0.0, 0.0
+    for row in chunks:
+        busy = 0.0
+        for chunk in row:
+            busy += chunk.forward_s + chunk.backward_s
+        longest = max(longest, micro_batches * busy + fill)
+        fill += row[0].forward_s + row[0].backward_s
+    return longest
 
 
 def intervals(schedule: ScheduleName, chunks: Chunks, micro_batches: int) -> list[Interval]:

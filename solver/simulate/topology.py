@@ -1,4 +1,5 @@
 """A schedule as one list of instructions, each behind what it waits for: depends on counts alone, so one list serves every plan of a shape."""
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,20 @@ def topology(schedule: ScheduleName, stages: int, micro_batches: int, virtual: i
     if 2 * stages * micro_batches * virtual <= MOST_KEPT_INSTRUCTIONS:
         return _kept(schedule, stages, micro_batches, virtual)
     return _made(schedule, stages, micro_batches, virtual)
+
+
+def ends_s(order: Topology, seconds: Sequence[float], stages: int) -> list[float]:
+    """When each instruction ends, given the seconds of every stage, virtual stage and pass."""
+    free: list[float] = [0.0] * stages
+    ends: list[float] = []
+    done = ends.append
+    for stage, duration, waits_for in zip(order.stage, order.duration, order.waits_for, strict=True):
+        now = free[stage]
+        if waits_for >= 0 and ends[waits_for] > now:
+            now = ends[waits_for]
+        free[stage] = now = now + seconds[duration]
+        done(now)
+    return ends
 
 
 @lru_cache(maxsize=KEPT)

@@ -5,7 +5,7 @@ import pytest
 from solver.domain.degrees import ScheduleName
 from solver.simulate.batch import makespans
 from solver.simulate.orders import ORDERS, in_flight
-from solver.simulate.timeline import ChunkTime, intervals, makespan, stage_ends
+from solver.simulate.timeline import ChunkTime, intervals, makespan
 
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 13)]
 ROUNDS = [(p, v, m) for p in range(2, 6) for v in range(2, 5) for m in range(p, 5 * p, p)]
@@ -35,7 +35,7 @@ def test_by_hand() -> None:
     found = {(i.stage, i.kind, i.micro_batch): (i.start_s, i.end_s) for i in intervals("1f1b", times, 2)}
     assert found == {(0, "F", 0): (0, 1), (0, "F", 1): (1, 2), (1, "F", 0): (1, 4), (1, "B", 0): (4, 5), (1, "F", 1): (5, 8), (1, "B", 1): (8, 9),
                      (0, "B", 0): (5, 7), (0, "B", 1): (9, 11)}
-    assert stage_ends("1f1b", times, 2) == [11, 9]
+    assert makespan("1f1b", times, 2) == 11
 
 
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), [("gpipe", p, 1, m) for p, m in SHAPES] + [("1f1b", p, 1, m) for p, m in SHAPES]
@@ -50,15 +50,32 @@ def test_in_flight_is_the_peak_of_the_instructions(schedule: ScheduleName, p: in
         assert in_flight(schedule, stage, p, m, v) == peak / v
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_many_plans_at_once_take_what_each_takes(seed: int) -> None:
+def drawn(seed: int) -> tuple[ScheduleName, np.ndarray, np.ndarray, np.ndarray]:
+    """Seven plans: schedule, forward and backward [plans, stages, virtual stages], micro-batches by plan. Stages from all alike to quite unlike."""
     rng = np.random.default_rng(seed)
     schedule: ScheduleName = ("gpipe", "1f1b", "interleaved")[seed % 3]
-    p, v = int(rng.integers(2, 6)), int(rng.integers(2, 4)) if schedule == "interleaved" else 1
-    m = p * int(rng.integers(1, 4)) if schedule == "interleaved" else int(rng.integers(1, 12))
-    forward, backward = rng.exponential(1.0, (7, p, v)), rng.exponential(2.0, (7, p, v))
-    one_by_one = [makespan(schedule, chunks(f, b), m) for f, b in zip(forward, backward, strict=True)]
-    assert makespans(schedule, forward, backward, m).tolist() == pytest.approx(one_by_one, rel=1e-12)
+    p, v = int(rng.integers(1, 8)), int(rng.integers(1, 5)) if schedule == "interleaved" else 1
+    m = p * rng.integers(1, 16, 7) if schedule == "interleaved" else rng.integers(1, 40, 7)
+    spread = rng.choice([0.0, 0.01, 0.3, 3.0], (7, 1, 1))
+    forward, backward = 1.0 + spread * rng.random((7, p, v)), 2.0 + spread * rng.random((7, p, v))
+    forward[:, 0, 0] += 0.1
+    forward[:, -1, -1] += rng.random(7) * 3
+    return schedule, forward, backward, m
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_many_plans_at_once_take_what_each_takes_to_the_last_digit(seed: int) -> None:
+    schedule, forward, backward, m = drawn(seed)
+    one_by_one = [makespan(schedule, chunks(f, b), int(n)) for f, b, n in zip(forward, backward, m, strict=True)]
+    assert makespans(schedule, forward, backward, m).tolist() == one_by_one
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_closed_forms_and_repeated_rounds_are_the_recurrence(seed: int) -> None:
+    schedule, forward, backward, m = drawn(seed)
+    for f, b, n in zip(forward, backward, m, strict=True):
+        timed = max(i.end_s for i in intervals(schedule, chunks(f, b), int(n)))
+        assert makespan(schedule, chunks(f, b), int(n)) == pytest.approx(timed, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(300))
