@@ -98,7 +98,7 @@ def dense_ffn_gemms(model: Architecture, layer_class: LayerClass, share: Share) 
 
 def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> tuple[float, float]:
     """Seconds (forward, backward) of softmax(q k) v on one GPU: fused by the kernel's curve, unfused as two products of the full square plus score
-    bytes. Encoders and cross-attention compute the full square anyway; with cross-attention a layer has two cores."""
+    bytes. Encoders and cross-attention compute the full square anyway; with cross-attention a layer has two cores. Measured kernels are causal."""
     model, constants = setting.model, setting.constants
     window = float(model.sliding_window) if layer_class.attention in ("sliding_attention", "chunked_attention") and model.sliding_window else None
     qk, v = head_widths(model)
@@ -108,6 +108,10 @@ def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, 
         areas = [visited_area(share.seq_len, window) if layer_class.causal else square, *([square] if layer_class.cross_attention else [])]
         times = [fused_attention_s(machine.attention[share.kernel], share.sequences * heads * visited / share.cp, qk + v,
                                    keys=2.0 * visited / share.seq_len, blocks=share.tokens * heads / QUERY_BLOCK) for visited in areas]
+        if machine.measured_attention is not None and layer_class.causal:
+            limit = int(window) if window is not None and window < share.seq_len else None
+            found = machine.measured_attention.seconds((qk, v, limit), share.seq_len, share.sequences * heads / share.cp, times[0])
+            times[0] = found or times[0]
         return sum(t[0] for t in times), sum(t[1] for t in times)
     flops = attention_flops(share.sequences, score_area(share.seq_len, window) / share.cp, heads, qk, v)
     odd = constants.compute.odd_head_dim if qk % 8 else 1.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from solver.catalog.curves import DeviceCurves, curves_of
 from solver.catalog.efficiency import ArchEfficiency, Efficiency
 from solver.catalog.loader import device as catalogue_device
-from solver.cost.operators import AttentionRate, Rate
+from solver.cost.operators import AttentionRate, MeasuredAttention, Rate
 from solver.domain.cluster import Device, NodeGroup
 from solver.domain.workload import Precision, TrainingWorkload
 from solver.errors import Fault, NotCovered, UnknownName
@@ -33,6 +33,7 @@ class Machine:
     capacity_bytes: float
     measured: bool                                         # operator times of this device are measured, not scaled from another's
     expected_error: float                                  # of a step time, at least
+    measured_attention: MeasuredAttention | None = None    # the user's own, in place of the curves at the shapes that they cover
 
 
 def matmul_tflops(device: Device, precision: Precision, fp4_over_fp8: float) -> float:

@@ -1,11 +1,27 @@
 """Times of single operators on one GPU: matrix product, attention core, elementwise bytes. Rooflines with fitted efficiency."""
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from solver.catalog.curves import GemmCurve
 
 TILE = 128                                                 # rows and columns of the output tile that one multiprocessor computes
 QUERY_BLOCK = 128                                          # queries of one head that one multiprocessor takes at a time
 KEY_BLOCK = 128                                            # keys that it takes at a time
+
+
+class MeasuredGemms(Protocol):
+    """Measured matrix products."""
+
+    def seconds(self, m: float, n: float, k: float, formula: Callable[[float, float, float], float]) -> float | None:
+        """Seconds of one product (m x k) by (k x n); None where it is not covered."""
+
+
+class MeasuredAttention(Protocol):
+    """Measured attention cores."""
+
+    def seconds(self, kind: tuple[int, int, int | None], seq_len: float, heads: float, formula: tuple[float, float]) -> tuple[float, float] | None:
+        """(forward, backward) by head widths and window, length, and heads over all sequences; None where that is not covered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +40,19 @@ class Rate:
     output_bytes: float = 2.0
     k_scale: float = 1.0
     misaligned: float = 1.0
+    measured: MeasuredGemms | None = None                  # the user's own, in place of the formula at the shapes that they cover
 
 
 def gemm_s(rate: Rate, m: float, n: float, k: float, copies: float = 1.0) -> float:
+    """Seconds of `copies` products (m x k) by (k x n) launched together; of one product the user's own measurement where there is one."""
+    if rate.measured is not None and copies == 1.0 and m > 0 and n > 0 and k > 0:
+        found = rate.measured.seconds(m, n, k, lambda rows, columns, inner: gemm_by_formula_s(rate, rows, columns, inner))
+        if found is not None:
+            return found
+    return gemm_by_formula_s(rate, m, n, k, copies)
+
+
+def gemm_by_formula_s(rate: Rate, m: float, n: float, k: float, copies: float = 1.0) -> float:
     """Seconds of `copies` products (m x k) by (k x n) launched together.
 
     max(2 m n k / (flops * e) * (1 + c * SM / tiles) * (1 + k0 / k) * align, bytes / (bandwidth * e_b)) + t0, tiles = (m / 128) (n / 128) over all

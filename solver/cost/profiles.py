@@ -78,7 +78,7 @@ def _own_work(shared: Setting) -> Callable[[str, LayerClass, Share], tuple[Work,
 
     @lru_cache(maxsize=FORMULAS_KEPT)
     def own_work(group: str, layer_class: LayerClass, share: Share) -> tuple[Work, float]:
-        machine = shared.machines[group]
+        machine = shared.formula_machines[group]
 
         def formulas(ranks: int, stride: int) -> Path:
             return path_in_group(shared.constants, machine.group, ranks, stride)

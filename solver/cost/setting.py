@@ -10,6 +10,7 @@ from solver.cost.calibration import calibrated
 from solver.cost.machine import Machine, machine
 from solver.cost.measured import Measured, measured_of
 from solver.cost.measured_collectives import Key, Measurement, collectives_of
+from solver.cost.operator_profiles import as_floors, with_operators
 from solver.domain.model import Architecture, LayerClass
 from solver.domain.problem import Problem
 from solver.domain.profiles import CollectiveOp, classes_of
@@ -28,7 +29,9 @@ class Setting:
     model: Architecture
     workload: TrainingWorkload
     constants: Efficiency
-    machines: dict[str, Machine]
+    machines: dict[str, Machine]                           # by node group, with the request's operator profiles
+    formula_machines: dict[str, Machine]                   # without them
+    floor_machines: dict[str, Machine]                     # with them as lower bounds
     classes: tuple[LayerClass, ...]                        # distinct, in order of first appearance
     layers: tuple[LayerClass, ...]                         # of every layer
     counts: dict[LayerClass, int]                          # layers of each class
@@ -87,9 +90,11 @@ def _setting(key: Same[Problem]) -> Setting:
     constants = efficiency() if problem.calibration is None else calibrated(efficiency(), problem.calibration)
     layers = classes_of(model, problem.profiles)
     classes = tuple(dict.fromkeys(layers))
+    formulas = {g.name: machine(constants, g, workload) for g in problem.cluster.node_groups}
+    machines = {name: with_operators(m, problem.profiles, workload.precision) for name, m in formulas.items()}
     wide = 4.0 if workload.precision == "fp32" else 2.0
     return Setting(problem=problem, model=model, workload=workload, constants=constants,
-                   machines={g.name: machine(constants, g, workload) for g in problem.cluster.node_groups},
+                   machines=machines, formula_machines=formulas, floor_machines={name: as_floors(m) for name, m in machines.items()},
                    classes=classes, layers=layers, counts=dict(Counter(layers)), optimizer=_optimizer(constants, workload),
                    measured=measured_of(problem.profiles, classes), collectives=collectives_of(problem.profiles), activation_element=wide,
                    gradient_element=4.0 if workload.gradient_precision == "fp32" or workload.precision == "fp32" else 2.0)

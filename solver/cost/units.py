@@ -56,7 +56,7 @@ def layer_costs(problem: Problem, spec: UnitSpec, *, least: bool = False) -> Lay
 def _layer_costs(shared: Setting, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
     stack = shared.constants.stack(spec.framework)
     traffic = synchronise.data_traffic(shared, spec)
-    machines = [shared.machines[name] for name in spec.groups]
+    machines = [(shared.floor_machines if least else shared.machines)[name] for name in spec.groups]
     buffers = [_buffers(shared, m, spec, stack) for m in machines]
     return LayerCosts(
         layers={cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls, least=least) for m in machines]) for cls in shared.classes},

@@ -8,6 +8,7 @@ from annotated_types import Ge, Le, Len
 
 from solver.domain.bounds import MAX_LAYERS, PYDANTIC, Count, FailFast, Label, Name, Positive, refuse_bad_values
 from solver.domain.model import Architecture, LayerClass, layer_classes
+from solver.domain.operators import AttentionProfile, GemmProfile, MemoryProfile
 from solver.errors import Fault, InputError
 
 CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
@@ -69,7 +70,7 @@ class CollectiveProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """Measurements for this problem, used before any formula.
+    """Measurements for this problem, used before any formula: layers before operators.
 
     With layers, what they do not cover (GPU type, tensor degree, sequences per data rank) is excluded unless `extrapolate`.
     """
@@ -77,10 +78,18 @@ class Profiles:
     __pydantic_config__ = PYDANTIC
     layers: Annotated[tuple[LayerProfile, ...], Len(0, MAX_ROWS), FailFast()] = ()
     collectives: Annotated[tuple[CollectiveProfile, ...], Len(0, MAX_ROWS), FailFast()] = ()
+    gemms: Annotated[tuple[GemmProfile, ...], Len(0, MAX_ROWS), FailFast()] = ()
+    attention: Annotated[tuple[AttentionProfile, ...], Len(0, MAX_ROWS), FailFast()] = ()
+    memory: Annotated[tuple[MemoryProfile, ...], Len(0, MAX_ROWS), FailFast()] = ()
     extrapolate: bool = False
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no row of any kind."""
+        return not (self.layers or self.collectives or self.gemms or self.attention or self.memory)
 
     def digest(self) -> str:
         """Names these measurements: equal ones, in the order that a problem keeps them, have equal digests."""

@@ -134,7 +134,9 @@ class Space:
 
     def _sequence_modes(self, cp: int) -> tuple[bool, ...]:
         """On is never slower nor larger than off; off is searched only where the sequence length forbids on for some tensor degree."""
-        return (True,) if all(self._divides_sequence(tp, cp) for tp in self.tensor_degrees) else (True, False)
+        profiles = self.problem.profiles                   # measured products may be slower on fewer rows, as latent down-projections have them
+        unsure = self.model.mla is not None and profiles is not None and bool(profiles.gemms)
+        return (True,) if not unsure and all(self._divides_sequence(tp, cp) for tp in self.tensor_degrees) else (True, False)
 
     def _divides_sequence(self, tp: int, cp: int) -> bool:
         return tp == 1 or self.workload.seq_len % (cp * (lcm(2, tp) if cp > 1 else tp)) == 0

@@ -13,6 +13,7 @@ from solver.domain.model import Architecture, MoE
 from solver.domain.options import Constraints
 from solver.domain.placement import layers_by_stage
 from solver.domain.problem import Problem
+from solver.domain.operators import AttentionProfile, GemmProfile
 from solver.domain.profiles import CollectiveOp, CollectiveProfile, LayerProfile, Profiles
 from solver.domain.workload import TrainingWorkload
 
@@ -192,6 +193,24 @@ def with_collectives(problem: Problem, seed: int) -> Problem:
                          for size in sizes]
     before = problem.profiles or Profiles()
     return replace(problem, profiles=replace(before, collectives=tuple(rows)))
+
+
+def with_operators(problem: Problem, seed: int) -> Problem:
+    """The problem with matrix products and attention measured on some of its GPUs: a grid of shapes with noise of a factor of two and holes."""
+    rng = np.random.default_rng(seed + 4 * 10**6)
+    gemms: list[GemmProfile] = []
+    cores: list[AttentionProfile] = []
+    for gpu in sorted({g.device.name for g in problem.cluster.node_groups}):
+        if rng.random() < 0.8:
+            shapes = [s for s in itertools.product((32, 256, 2048, 16_384), repeat=3) if rng.random() < 0.95]
+            gemms += [GemmProfile(gpu=gpu, precision="bf16", m=m, n=n, k=k, seconds=(1e-5 + m * n * k / 2e13) * float(rng.uniform(0.5, 2.0)))
+                      for m, n, k in shapes]
+            lengths = (64, problem.workload.seq_len, 4096)
+            cores += [AttentionProfile(gpu=gpu, sequences=b, seq_len=s, heads=1, head_dim=problem.model.head_width,
+                                       forward_s=(1e-5 + b * s * s / 4e10) * float(rng.uniform(0.5, 2.0)),
+                                       backward_s=(1e-5 + b * s * s / 2e10) * float(rng.uniform(0.5, 2.0))) for b in (1, 4, 32) for s in lengths]
+    before = problem.profiles or Profiles()
+    return replace(problem, profiles=replace(before, gemms=tuple(gemms), attention=tuple(cores)))
 
 
 def _profile(rng: np.random.Generator, gpu: str, tp: int, b: int, key: str | int, base_s: float) -> LayerProfile:

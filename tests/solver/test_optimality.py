@@ -23,7 +23,8 @@ from solver.search.result import SearchResult
 from solver.search.solve import Limits
 from solver.verify import judge
 from tests.solver.cost.problems import node_group
-from tests.solver.small_problems import small_problem, some_constraints, uniform_strategies, unlike_layouts, with_collectives, with_profiles
+from tests.solver.small_problems import (
+    small_problem, some_constraints, uniform_strategies, unlike_layouts, with_collectives, with_operators, with_profiles)
 
 EXACT = 1 + 1e-9
 CP_SAT = 1 + 2e-6                                          # its bounds carry the rounding to integers
@@ -134,6 +135,13 @@ def test_no_layout_beats_an_optimal_plan_by_measured_collectives(seed: int) -> N
     """With measured layers beside them in every second problem."""
     problem = small_problem(seed)
     check(seed, 150, with_collectives(with_profiles(problem, seed) if seed % 2 else problem, seed))
+
+
+@pytest.mark.parametrize("seed", range(320, 330))
+def test_no_layout_beats_an_optimal_plan_by_measured_operators(seed: int) -> None:
+    """With measured collectives beside them in every second problem."""
+    problem = with_operators(small_problem(seed), seed)
+    check(seed, 150, with_collectives(problem, seed) if seed % 2 else problem)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Layer profiles in the cost model: exact at measured points, monotone between, excluded beyond with the nearest measurement, never beyond unflagged."""
+"""Layer profiles: exact at measured points, monotone between, excluded beyond with the nearest measurement, never beyond unflagged."""
 import math
 from dataclasses import replace
 
