@@ -106,14 +106,17 @@ def reduce_scatter_s(path: Path, size_bytes: float) -> float:
 
 
 def _one_way_s(path: Path, size_bytes: float, operation: str) -> float:
+    """Libraries gather and scatter in rings alone: the ring enters every block once and passes all its ranks, so steps grow with the ranks."""
     ranks, hops, base, wire = 1.0, 0.0, 0.0, 0.0
+    blocks = math.prod(level.ranks for level in path)
     for level in path:
         if level.ranks > 1:
             curve: Curve = level.link.all_gather if operation == "all_gather" else level.link.reduce_scatter
             lanes = ranks if level.link.rails else 1.0
             ranks *= level.ranks
             base = max(base, curve.base_s)
-            hops += _hops(level.ranks, 1.0) * curve.hop * level.latency_s
+            blocks /= level.ranks                          # of this level's size, around the whole ring
+            hops += blocks * (level.ranks - 1.0) * curve.hop * level.latency_s
             wire = max(wire, _wire_s(curve, level, (ranks - 1.0) / ranks * size_bytes / lanes))
     return base + hops + wire
 
