@@ -5,7 +5,7 @@ from pathlib import Path
 
 from solver.cost.version import COST_MODEL_VERSION
 from tests.accuracy import record, report
-from tests.accuracy.calibrating import Calibrated, Fitting, calibrated
+from tests.accuracy.calibrating import Calibrated, calibrated, fitted
 from tests.accuracy.requests import DATA
 from tests.accuracy.rows import TRAIN, Table, read
 from tests.accuracy.scoring import Figures, score
@@ -36,12 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _calibrated(figures: Figures, observed: int) -> Calibrated | None:
-    fit = _fitting()
-    return calibrated(figures.scored, observed, fit) if fit is not None and observed else None
-
-
-def _fitting() -> Fitting | None:
-    return None
+    return calibrated(figures.scored, observed, fitted) if observed else None
 
 
 def _list_refused(table: Table, figures: Figures) -> int:

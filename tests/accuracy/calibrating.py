@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from solver.cost.estimate import estimate
+from solver.cost.fitting import fit
+from solver.cost.observation import Observation
 from solver.domain.calibration import Calibration
 from solver.domain.problem import Problem
 from tests.accuracy.rows import Predict, Row
@@ -28,8 +30,8 @@ class Calibrated:
         return tuple(name for name, now in self.after.by_source.items() if now.mean > self.before.by_source[name].mean)
 
 
-def calibrated(scored: Sequence[Scored], observed: int, fit: Fitting, predict: Predict = estimate) -> Calibrated:
-    """`scored`: all rows without calibration; `observed`: rows of each cluster that the fit sees."""
+def calibrated(scored: Sequence[Scored], observed: int, fitting: Fitting, predict: Predict = estimate) -> Calibrated:
+    """`scored`: all rows without calibration; `observed`: rows of each cluster that the fitting sees."""
     before, after, clusters = [], [], 0
     by_row = {id(s.row): s for s in scored}
     for name, rows in clusters_of(s.row for s in scored).items():
@@ -37,11 +39,16 @@ def calibrated(scored: Sequence[Scored], observed: int, fit: Fitting, predict: P
             continue
         clusters += 1
         seen = spread_over(len(rows), observed)
-        found = fit(name, [row for i, row in enumerate(rows) if i in seen])
+        found = fitting(name, [row for i, row in enumerate(rows) if i in seen])
         rest = [row for i, row in enumerate(rows) if i not in seen]
         before += [by_row[id(row)] for row in rest]
         after += with_calibration(rest, found)
     return Calibrated(observed=observed, clusters=clusters, before=figures_of(before), after=score(after, predict))
+
+
+def fitted(name: str, rows: Sequence[Row]) -> Calibration:
+    """The library's fit to the measured step times of these rows."""
+    return fit([Observation(problem=row.problem, what=row.layouts[0], step_time_s=row.step_time_s) for row in rows], name)
 
 
 def clusters_of(rows: Iterable[Row]) -> Mapping[str, list[Row]]:

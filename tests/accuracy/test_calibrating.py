@@ -1,5 +1,6 @@
 """Some runs of a cluster are observed, the others scored before and after."""
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from solver.domain.degrees import Strategy
 from solver.domain.estimate import Estimate
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
-from tests.accuracy.calibrating import calibrated
+from tests.accuracy.calibrating import calibrated, fitted
 from tests.accuracy.rows import Row, read
 from tests.accuracy.samples import answer, cells, write_csv
 from tests.accuracy.scoring import score
@@ -39,3 +40,11 @@ def test_spread_rows_are_observed_and_the_rest_is_scored(tmp_path: Path) -> None
     assert found.after.by_source["a"].mean == pytest.approx(0.1)
     assert found.worse() == ("b",)
     assert len({id(s.row.problem) for s in found.after.scored}) == 2, "rows that shared a problem still do"
+
+
+def test_runs_that_are_predicted_right_leave_every_coefficient_at_its_default(tmp_path: Path) -> None:
+    runs = [cells(micro_batch=size, n_gpus=gpus, global_batch="256") for size in ("1", "2") for gpus in ("8", "32")]
+    rows = read(write_csv(tmp_path / "runs.csv", runs)).rows
+    found = fitted("s", [replace(row, step_time_s=row.predicted().step_time_s) for row in rows])
+    assert found.runs == 4
+    assert [multiplier for _, multiplier in found.coefficients] == pytest.approx([1.0] * len(found.coefficients))
