@@ -10,8 +10,9 @@ from solver.domain.estimate import Estimate, Reason
 from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan, Versions
 from solver.domain.problem import Problem
+from solver.domain.profile_set import ProfileSet
 from solver.domain.request import EstimateRequest, PlanRequest
-from solver.errors import Assumption, Fault, NotCovered
+from solver.errors import Assumption, Fault, NotCovered, UnknownName
 from solver.search.result import Cancelled, Report, SearchResult
 
 ANSWERING = ("solver.importers.request", "solver.cost.estimate", "solver.search.driver")
@@ -43,13 +44,16 @@ class LibraryPlanner:
         if request.calibration_set is not None:
             raise NotCovered(Fault(pointer="/calibration_set", message="calibration sets are not used by this version: answers would ignore them",
                                    legal="leave it out"))
+        if isinstance(request.profile_set, str):
+            raise UnknownName(Fault(pointer="/profile_set", message=f"{request.profile_set!r} names a stored set, and nothing here keeps any",
+                                    legal="the set itself, or `profiles`; a service keeps sets"))
         if isinstance(request, PlanRequest):
             from solver.search.driver import refuse_uncovered
 
             refuse_uncovered(request.objective, request.constraints)
         margin = request.constraints.memory_margin if isinstance(request, PlanRequest) else request.memory_margin
-        problem = problem_of(request.model, request.cluster, request.workload, margin, profiles=request.profiles)
-        return problem if isinstance(request, PlanRequest) else _told_of_other_profiles(problem, request.plan)
+        problem = problem_of(request.model, request.cluster, request.workload, margin, profiles=request.profiles, profile_set=request.profile_set)
+        return problem if isinstance(request, PlanRequest) else _told_of_other_profiles(problem, request)
 
     def estimate(self, problem: Problem, request: EstimateRequest) -> Estimate:
         from solver.cost.estimate import estimate
@@ -74,10 +78,20 @@ class LibraryPlanner:
         return judge(problem, plan, predicted, constraints)
 
 
-def _told_of_other_profiles(problem: Problem, plan: Plan | None) -> Problem:
+def measurements(request: PlanRequest | EstimateRequest, problem: Problem) -> str:
+    """Names the measurements that an answer rests on: the digest of the set, of what the request brings along beside it, or nothing."""
+    if problem.profiles is None:
+        return ""
+    kept = request.profile_set.digest() if isinstance(request.profile_set, ProfileSet) else ""
+    if kept and (request.profiles is None or request.profiles.empty):
+        return kept
+    return f"{kept}+{problem.profiles.digest()}" if kept else problem.profiles.digest()
+
+
+def _told_of_other_profiles(problem: Problem, request: EstimateRequest) -> Problem:
     """The problem, with an assumption where a plan that names its measurements is priced by others."""
+    plan, now = request.plan, measurements(request, problem)
     made_with = plan.versions.profiles if plan is not None and plan.versions is not None else ""
-    now = problem.profiles.digest() if problem.profiles is not None else ""
     if not made_with or made_with == now:
         return problem
     others = f"profiles {now}" if now else "no profiles"

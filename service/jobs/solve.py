@@ -6,6 +6,7 @@ from functools import cache
 
 from pydantic import TypeAdapter
 
+from service.jobs.planner import measurements
 from service.jobs.port import Planner
 from service.jobs.render import json_bytes, result_body
 from solver.domain.estimate import Estimate, Reason
@@ -46,16 +47,11 @@ def solve(planner: Planner, body: bytes, report: Callable[[Progress], None], can
     request = plan_request().validate_json(body)
     problem = planner.problem(request)
     result = planner.search(problem, request.objective, request.constraints, request.search, report, cancelled)
-    result = _with_versions(result, versions_of(planner.versions(), problem))
+    result = _with_versions(result, dataclasses.replace(planner.versions(), profiles=measurements(request, problem)))
     _refuse_bad(planner, problem, request, result)
     return Solved(outcome=result.outcome, stopped=result.search.stopped, has_plan=result.plan is not None,
                   step_time_s=result.predicted.step_time_s if result.predicted is not None else None,
                   result=json_bytes(result_body(result, problem.assumptions)))
-
-
-def versions_of(versions: Versions, problem: Problem) -> Versions:
-    """The versions with the digest of the measurements that the problem brings along."""
-    return dataclasses.replace(versions, profiles=problem.profiles.digest()) if problem.profiles is not None else versions
 
 
 def _with_versions(result: SearchResult, versions: Versions) -> SearchResult:

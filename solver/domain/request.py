@@ -10,6 +10,7 @@ from solver.domain.degrees import Strategy
 from solver.domain.model import Architecture
 from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan
+from solver.domain.profile_set import ProfileSet
 from solver.domain.profiles import Profiles
 from solver.domain.workload import Workload
 from solver.errors import Fault, InputError
@@ -44,6 +45,7 @@ class EstimateRequest:
     plan: Plan | None = None
     memory_margin: Annotated[float, Ge(0.0), Le(0.9)] | None = None
     profiles: Profiles | None = None
+    profile_set: Name | ProfileSet | None = None           # the name of a stored set, or a set itself
     calibration_set: Name | None = None
 
     def __post_init__(self) -> None:
@@ -64,6 +66,7 @@ class PlanRequest:
     constraints: Constraints = Constraints()
     search: SearchOptions = SearchOptions()
     profiles: Profiles | None = None
+    profile_set: Name | ProfileSet | None = None           # the name of a stored set, or a set itself
     calibration_set: Name | None = None
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from solver.domain.calibration import Calibration
 from solver.domain.cluster import Cluster, ClusterSpec
 from solver.domain.model import Architecture, LayerType
 from solver.domain.problem import Problem
+from solver.domain.profile_set import KINDS, ProfileSet
 from solver.domain.profiles import Profiles
 from solver.domain.request import ModelSpec
 from solver.domain.workload import ServingWorkload, TrainingWorkload, Workload
@@ -13,6 +14,7 @@ from solver.errors import Assumption, NotCovered
 from solver.importers.clusters import cluster_of
 from solver.importers.gathering import Gathering
 from solver.importers.hugging_face import architecture_of
+from solver.importers.profile_sets import profile_set_of, used_with
 from solver.importers.profiles import profiles_of
 
 DEFAULT_MEMORY_MARGIN = 0.08
@@ -20,7 +22,7 @@ _PLANNED = "full_attention, sliding_attention, mlp_only"
 
 
 def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memory_margin: float | None = None, *,
-               profiles: Profiles | None = None, calibration: Calibration | None = None) -> Problem:
+               profiles: Profiles | None = None, profile_set: ProfileSet | None = None, calibration: Calibration | None = None) -> Problem:
     """The problem that a request poses.
 
     Raises one error with the faults of all three objects, each with its pointer into the request: `InputError`; `UnknownName` if names are all
@@ -30,11 +32,14 @@ def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memor
     _check_workload(gathering, workload)
     architecture = _architecture(gathering, model)
     resolved = gathering.attempt("/cluster", lambda: cluster_of(cluster))
+    posted = architecture
     if architecture is not None:
         pointer = _pointer(model)
         _check_covered(gathering, architecture, pointer)
         architecture = _fit_to_length(gathering, architecture, pointer, workload)
     measured = _profiles(gathering, profiles, architecture, resolved[0]) if architecture is not None and resolved is not None else None
+    if profile_set is not None and posted is not None and resolved is not None:
+        measured = _with_set(gathering, profile_set, measured, profiles, posted, resolved[0], workload)
     gathering.raise_if_any()
     assert architecture is not None and resolved is not None    # or the line above has raised
     gathering.assume("/cluster", *resolved[1])
@@ -44,13 +49,28 @@ def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memor
 
 
 def _profiles(gathering: Gathering, profiles: Profiles | None, model: Architecture, cluster: Cluster) -> Profiles | None:
-    if profiles is None or not (profiles.layers or profiles.collectives):
+    if profiles is None or profiles.empty:
         return None
     read = gathering.attempt("/profiles", lambda: profiles_of(profiles, model, cluster))
     if read is None:
         return None
     gathering.assume("/profiles", *read[1])
     return read[0]
+
+
+def _with_set(gathering: Gathering, kept: ProfileSet, measured: Profiles | None, posted: Profiles | None, model: Architecture, cluster: Cluster,
+              workload: Workload) -> Profiles | None:
+    """The rows that the request brings along, then those of the set that hold for it."""
+    before = measured or Profiles(extrapolate=posted is not None and posted.extrapolate)
+    read = gathering.attempt("/profile_set", lambda: profile_set_of(kept))
+    used = gathering.attempt("/profile_set", lambda: used_with(read[0], before, model, cluster, workload)) if read is not None else None
+    if read is None or used is None:
+        return None
+    gathering.assume("/profile_set", *read[1])
+    devices = {g.device.name for g in cluster.node_groups}
+    if not any(row.gpu in devices for kind in KINDS for row in getattr(read[0], kind)):
+        gathering.assume("/profile_set", Assumption(pointer="", message="the set has no row for a GPU of this cluster"))
+    return None if used.empty else used
 
 
 def _check_workload(gathering: Gathering, workload: Workload) -> None:
