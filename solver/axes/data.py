@@ -1,7 +1,7 @@
 """Data parallelism: replicas, the split of a micro-batch inside a stage, ZeRO."""
 from solver.axes.divisors import divisors, nearest_divisor
 from solver.domain.estimate import Reason
-from solver.domain.layout import Layout
+from solver.domain.layout import Layout, unlike_stages
 from solver.domain.problem import Problem
 from solver.domain.workload import TrainingWorkload
 
@@ -24,7 +24,7 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
             found.append(Reason(code="data.batch_indivisible", fix=f"a product of {batch}",
                                 message=f"{layout.replicas} pipelines x {layout.micro_batches} micro-batches x {layout.micro_batch_size} sequences "
                                         f"= {done}, the global batch is {batch}"))
-    for i, stage in enumerate(layout.stages):
+    for i, stage in unlike_stages(layout):
         if layout.micro_batch_size % stage.dp:
             found.append(Reason(code="data.width", stage=i, fix=f"dp {nearest_divisor(layout.micro_batch_size, stage.dp)} in stage {i}",
                                 message=f"micro-batches of {layout.micro_batch_size} sequences do not divide over the stage's dp {stage.dp}"))

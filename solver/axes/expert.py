@@ -1,7 +1,7 @@
 """Expert parallelism: the experts of a layer over ep groups of etp GPUs, inside tp * cp * dp."""
 from solver.axes.divisors import divisors, nearest_divisor
 from solver.domain.estimate import Reason
-from solver.domain.layout import Layout
+from solver.domain.layout import Layout, unlike_stages
 from solver.domain.problem import Problem
 
 NAME = "expert"
@@ -19,7 +19,7 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
     if len(degrees) > 1:
         found.append(Reason(code="expert.mixed", message=f"stages have (ep, etp) {sorted(degrees)}",
                             fix=f"ep {min(degrees)[0]}, etp {min(degrees)[1]} in every stage"))
-    for i, stage in enumerate(layout.stages):
+    for i, stage in unlike_stages(layout):
         if moe is None:
             if stage.ep > 1 or stage.etp > 1:
                 found.append(Reason(code="expert.no_experts", stage=i, message=f"ep {stage.ep}, etp {stage.etp}, but the model has no experts",

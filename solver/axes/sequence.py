@@ -2,7 +2,7 @@
 import math
 
 from solver.domain.estimate import Reason
-from solver.domain.layout import Layout
+from solver.domain.layout import Layout, unlike_stages
 from solver.domain.problem import Problem
 from solver.domain.workload import TrainingWorkload
 
@@ -20,7 +20,7 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
     if not layout.sequence_parallel or not isinstance(problem.workload, TrainingWorkload):
         return ()
     seq_len, found = problem.workload.seq_len, []
-    for i, stage in enumerate(layout.stages):
+    for i, stage in unlike_stages(layout):
         need = stage.cp * (math.lcm(2, stage.tp) if stage.cp > 1 else stage.tp)
         if stage.tp > 1 and seq_len % need:
             found.append(Reason(code="sequence.length", stage=i, fix=f"a sequence length of {-(-seq_len // need) * need}, or sequence_parallel false",

@@ -1,16 +1,27 @@
 """Tensor parallelism: attention heads and FFN columns over t GPUs of a node."""
+from functools import lru_cache
+
 from solver.axes.divisors import divisors
 from solver.domain.cluster import NodeGroup
 from solver.domain.estimate import Reason
-from solver.domain.layout import Layout
+from solver.domain.identity import Same
+from solver.domain.layout import Layout, unlike_stages
 from solver.domain.model import Architecture
 from solver.domain.problem import Problem
 
 NAME = "tensor"
+PROBLEMS_KEPT = 32
+GROUPS_KEPT = 256
 
 
 def legal_degrees(problem: Problem) -> tuple[int, ...]:
     """Degrees that divide heads and FFN width, agree with the KV heads, and fit some node group's nodes."""
+    return _legal(Same(problem))
+
+
+@lru_cache(maxsize=PROBLEMS_KEPT)
+def _legal(key: Same[Problem]) -> tuple[int, ...]:
+    problem = key.value
     return tuple(t for t in divisors(problem.model.num_attention_heads)
                  if not _broken(problem.model, t) and any(fits_nodes(g, t) for g in problem.cluster.node_groups))
 
@@ -18,7 +29,7 @@ def legal_degrees(problem: Problem) -> tuple[int, ...]:
 def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
     """Broken rules of every stage. Each fix is the nearest degree that breaks none of them."""
     found: list[Reason] = []
-    for i, stage in enumerate(layout.stages):
+    for i, stage in unlike_stages(layout):
         broken = _broken(problem.model, stage.tp)
         for name in stage.groups:
             group = problem.cluster.group(name)
@@ -33,7 +44,12 @@ def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
 
 def degrees_on(problem: Problem, groups: tuple[str, ...]) -> tuple[int, ...]:
     """The legal degrees that fit the nodes of every one of these node groups; 1 always does."""
-    return tuple(t for t in legal_degrees(problem) if all(fits_nodes(problem.cluster.group(name), t) for name in groups))
+    return _legal_on(Same(problem), groups)
+
+
+@lru_cache(maxsize=GROUPS_KEPT)
+def _legal_on(key: Same[Problem], groups: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(t for t in _legal(key) if all(fits_nodes(key.value.cluster.group(name), t) for name in groups))
 
 
 def fits_nodes(group: NodeGroup, tp: int) -> bool:

@@ -15,7 +15,7 @@ def model_flops(setting: Setting, facts: ModelFacts, sequences: int) -> float:
     published figures come out with mean ratio 0.99997. FLOPs of sliding windows and latent attention count as full attention too, as publications do.
     """
     model, workload = setting.model, setting.workload
-    cores = sum(cls.cores for cls in setting.layers)
+    cores = sum(n * cls.cores for cls, n in setting.counts.items())
     attention = 12.0 * cores * model.num_attention_heads * model.head_width * workload.seq_len
     return sequences * workload.seq_len * (6.0 * facts.active_parameters + attention)
 

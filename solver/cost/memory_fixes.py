@@ -76,15 +76,14 @@ def _smaller_micro_batch(layout: Layout) -> list[str]:
 
 def _more_tensor(problem: Problem, layout: Layout, index: int, how: str) -> list[str]:
     stage = layout.stages[index]
-    others = sum(s.tp * s.cp for i, s in enumerate(layout.stages) if i != index)
-    larger = [t for t in tensor.degrees_on(problem, stage.groups) if t > stage.tp and t * stage.cp + others <= problem.cluster.gpus]
+    left = problem.cluster.gpus - sum(s.tp * s.cp for i, s in enumerate(layout.stages) if i != index)
+    larger = [t for t in tensor.degrees_on(problem, stage.groups) if t > stage.tp and t * stage.cp <= left]
     return [f"tp {larger[0]}{how}"] if larger else []
 
 
 def _more_context(problem: Problem, layout: Layout, index: int) -> list[str]:
-    cp = layout.stages[index].cp
-    larger = [c for c in context.legal_degrees(problem) if c > cp and c % layout.ulysses == 0
-              and c * sum(s.tp for s in layout.stages) <= problem.cluster.gpus]
+    cp, gpus, ranks = layout.stages[index].cp, problem.cluster.gpus, sum(s.tp for s in layout.stages)
+    larger = [c for c in context.legal_degrees(problem) if c > cp and c % layout.ulysses == 0 and c * ranks <= gpus]
     return [f"cp {larger[0]}"] if larger else []
 
 

@@ -4,10 +4,13 @@ Symbols: h hidden, a heads, k KV heads, d head width, f FFN width, V vocabulary,
 Every weight counts once: tied embeddings once, MTP layers included. Counts are of the whole model, before any sharding.
 """
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 from solver.domain.estimate import ModelFacts
 from solver.domain.model import MLA, Architecture, LayerClass, layer_runs
 from solver.errors import Fault, NotCovered
+
+MODELS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,7 @@ def idle_expert_parameters(model: Architecture, layer_class: LayerClass) -> int:
     return (model.moe.num_experts - model.moe.top_k) * ffn_parameters(model, model.moe.expert_ffn_hidden_size)
 
 
+@lru_cache(maxsize=MODELS_KEPT)
 def parameter_counts(model: Architecture) -> ModelFacts:
     """All parameters, and those that one token passes: every one but the routed experts it is not sent to (both embeddings count as passed)."""
     runs = [(run.layer_class, run.count) for run in layer_runs(model)]

@@ -1,15 +1,19 @@
-"""From a layout to the chunks of a pipeline: sums of unit costs over the layers that each stage holds, always in the same order."""
-from collections.abc import Mapping, Sequence
+"""Sums of unit costs over the layers that a stage holds, always in the same order, and the boundaries between stages."""
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 
-from solver.cost.setting import setting
+from solver.cost.setting import Setting, memoised, setting
 from solver.cost.unit import SyncPiece, UnitCosts, UnitSpec, hiding_rounds
-from solver.cost.units import edge_seconds, unit_costs
+from solver.cost.units import edge_seconds
+from solver.domain.identity import Same
 from solver.domain.layout import Layout, StageLayout
 from solver.domain.model import Architecture, LayerClass
 from solver.domain.problem import Problem
-from solver.simulate.timeline import ChunkTime
 
 Counts = Mapping[LayerClass, int]
+LAYOUTS_KEPT = 16
+RANGES_KEPT = 16_384
 
 
 def unit_spec(layout: Layout, stage: StageLayout) -> UnitSpec:
@@ -22,18 +26,56 @@ def unit_spec(layout: Layout, stage: StageLayout) -> UnitSpec:
                     shard_group=layout.shard_group, hiding_rounds=hiding_rounds(layout.pp, layout.virtual_stages))
 
 
+def unit_specs(layout: Layout) -> tuple[UnitSpec, ...]:
+    """Every stage as a unit, one object where they are equal."""
+    return _specs(Same(layout))
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def _specs(key: Same[Layout]) -> tuple[UnitSpec, ...]:
+    layout = key.value
+    made: dict[tuple[object, ...], UnitSpec] = {}
+    found = []
+    for s in layout.stages:
+        like = (s.groups, s.tp, s.cp, s.dp, s.ep, s.etp, s.recompute, s.zero_stage)
+        spec = made.get(like)
+        if spec is None:
+            spec = made[like] = unit_spec(layout, s)
+        found.append(spec)
+    return tuple(found)
+
+
 def layer_counts(problem: Problem, ranges: Sequence[tuple[int, int]]) -> dict[LayerClass, int]:
     """Layers of each class in inclusive ranges, in the order of the model's classes; indices outside the model count as its last layer's class."""
-    shared = setting(problem)
-    if len(shared.classes) == 1:
-        total = sum(last - first + 1 for first, last in ranges)
-        return {shared.classes[0]: total} if total else {}
-    counts = dict.fromkeys(shared.classes, 0)
-    final = len(shared.layers) - 1
-    for first, last in ranges:
-        for i in range(first, last + 1):
-            counts[shared.layers[min(i, final)]] += 1
+    return by_class(setting(problem).classes, layer_sizes(problem, tuple(ranges)))
+
+
+def layer_sizes(problem: Problem, ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, ...], ...]:
+    """The same by range: [ranges][classes of the model]."""
+    return _sizes(problem)(ranges)
+
+
+def by_class(classes: tuple[LayerClass, ...], sizes: Sequence[tuple[int, ...]]) -> dict[LayerClass, int]:
+    """Layers of each class that is there, over all ranges."""
+    counts = {cls: sum(size[i] for size in sizes) for i, cls in enumerate(classes)}
     return {cls: n for cls, n in counts.items() if n}
+
+
+def _count(shared: Setting) -> Callable[[tuple[tuple[int, int], ...]], tuple[tuple[int, ...], ...]]:
+    before = [list(accumulate((layer == cls for layer in shared.layers), initial=0)) for cls in shared.classes]      # [class][layer]
+    end, final = len(shared.layers), shared.classes.index(shared.layers[-1])
+
+    def ahead(i: int, of: int) -> int:
+        return before[i][min(of, end)] + (max(0, of - end) if i == final else 0)
+
+    @lru_cache(maxsize=RANGES_KEPT)
+    def sizes(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(ahead(i, last + 1) - ahead(i, min(first, last + 1)) for i in range(len(before))) for first, last in ranges)
+
+    return sizes
+
+
+_sizes = memoised(_count)
 
 
 def total(costs: UnitCosts, counts: Counts, first: bool, last: bool, attribute: str) -> float:
@@ -75,38 +117,22 @@ def tensors_across(model: Architecture, before: int) -> int:
 
 def edges(problem: Problem, layout: Layout) -> tuple[float, ...]:
     """Visible seconds of the boundary behind every stage, one way; behind the last only with virtual stages (back to the first)."""
-    specs = [unit_spec(layout, stage) for stage in layout.stages]
-    found = []
+    return _edges(Same(problem), Same(layout))
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def _edges(key: Same[Problem], of: Same[Layout]) -> tuple[float, ...]:
+    problem, layout = key.value, of.value
+    specs, found = unit_specs(layout), []
+    made: dict[tuple[int, int, bool, int], float] = {}
     for j, spec in enumerate(specs):
         behind = j + 1 if j + 1 < len(specs) else 0
         if len(specs) == 1 or (behind == 0 and layout.virtual_stages == 1):
             found.append(0.0)
-        else:
-            across = tensors_across(problem.model, layout.stages[j].layers[0][1] + 1)
-            found.append(edge_seconds(problem, spec, specs[behind], layout.edges[j].same_node, layout.virtual_stages, across))
+            continue
+        near, across = layout.edges[j].same_node, tensors_across(problem.model, layout.stages[j].layers[0][1] + 1)
+        like = (id(spec), id(specs[behind]), near, across)
+        if like not in made:
+            made[like] = edge_seconds(problem, spec, specs[behind], near, layout.virtual_stages, across)
+        found.append(made[like])
     return tuple(found)
-
-
-def chunk_times(problem: Problem, layout: Layout) -> tuple[tuple[ChunkTime, ...], ...]:
-    """Seconds of every chunk, [stage][virtual stage]: its layers, embedding in the very first, head in the very last.
-
-    A boundary is charged to the stage before it, once to the forward (send) and once to the backward (receive) of every chunk that has a successor.
-    """
-    transfer = edges(problem, layout)
-    last_stage = layout.pp - 1
-    found = []
-    for j, stage in enumerate(layout.stages):
-        costs = unit_costs(problem, unit_spec(layout, stage))
-        last_chunk = len(stage.layers) - 1
-        chunks = []
-        for c, span in enumerate(stage.layers):
-            first, last = j == 0 and c == 0, j == last_stage and c == last_chunk
-            counts = layer_counts(problem, (span,))
-            edge = 0.0 if last else transfer[j]
-            chunks.append(ChunkTime(forward_s=total(costs, counts, first, last, "forward_s") + edge,
-                                    backward_s=total(costs, counts, first, last, "backward_s") + edge,
-                                    weight_gradient_s=total(costs, counts, first, last, "weight_gradient_s")))
-        found.append(tuple(chunks))
-    return tuple(found)
-
-

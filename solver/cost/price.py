@@ -7,7 +7,7 @@ from solver.cost.bubble import CLOSED_FORMS, closed_form_s
 from solver.cost.confidence import confidence_of
 from solver.cost.flops import gpus_by_group, model_flops, peak_flops_s
 from solver.cost.parameters import parameter_counts
-from solver.cost.pipeline import chunk_times
+from solver.cost.stages import chunk_times
 from solver.cost.setting import setting
 from solver.cost.stage_memory import memory_of, memory_reasons, risk_of
 from solver.cost.uncovered import missing

@@ -3,7 +3,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from solver.catalog.efficiency import Efficiency, OptimizerCost, Stack, efficiency
 from solver.cost.calibration import calibrated
@@ -11,6 +11,7 @@ from solver.cost.machine import Machine, machine
 from solver.cost.measured import Measured, measured_of
 from solver.cost.measured_collectives import Key, Measurement, collectives_of
 from solver.cost.operator_profiles import as_floors, with_operators
+from solver.domain.identity import Same
 from solver.domain.model import Architecture, LayerClass
 from solver.domain.problem import Problem
 from solver.domain.profiles import CollectiveOp, classes_of
@@ -54,21 +55,6 @@ def overlapping(shared: Setting, stack: Stack) -> tuple[float, float]:
         return stack.gradient_overlap, stack.tensor_overlap
     plain = shared.constants.stack(None)
     return min(stack.gradient_overlap, plain.gradient_overlap), min(stack.tensor_overlap, plain.tensor_overlap)
-
-
-class Same(Generic[T]):
-    """A value as a dictionary key by identity: hashing a large cluster field by field would cost more than pricing."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
 
 
 def setting(problem: Problem) -> Setting:

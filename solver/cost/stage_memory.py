@@ -1,7 +1,6 @@
 """Memory of every stage of a layout, and what it says about the layout's risk."""
 from solver.cost.memory_fixes import fix_for, states_gib
-from solver.cost.pipeline import layer_counts, total, unit_spec
-from solver.cost.units import unit_costs
+from solver.cost.stages import StageCosts, stages
 from solver.domain.estimate import Memory, Reason, Risk, StageMemory
 from solver.domain.layout import Layout
 from solver.domain.problem import Problem
@@ -11,30 +10,25 @@ from solver.units import gib_from_bytes
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
 
-def stage_memory(problem: Problem, layout: Layout, index: int) -> StageMemory:
-    """GiB on one GPU of a stage: states once, activations times the micro-batches in flight at its position, logits on the last stage.
+def stage_memory(stage: StageCosts, held: float) -> StageMemory:
+    """GiB on one GPU of a stage: states once, activations times the micro-batches in flight at its position (`held`), logits on the last stage.
 
     Logits and the buffers of running layers are not held at once where the framework frees the former first: the last stage's buffers are then what
     layers need beyond the bytes of the logits.
     """
-    stage = layout.stages[index]
-    costs = unit_costs(problem, unit_spec(layout, stage))
-    counts = layer_counts(problem, stage.layers)
-    first, last = index == 0, index == layout.pp - 1
-    held = in_flight(layout.schedule, index, layout.pp, layout.micro_batches, layout.virtual_stages)
-    sizes = [gib_from_bytes(size) for size in (
-        max(0.0, total(costs, counts, first, last, "weights_bytes")), max(0.0, total(costs, counts, first, last, "gradients_bytes")),
-        max(0.0, total(costs, counts, first, last, "optimizer_bytes")), held * total(costs, counts, first, last, "activation_bytes"),
-        costs.logits_bytes if last else 0.0, costs.head_buffers_bytes if last else costs.buffers_bytes)]
-    return StageMemory(capacity_gib=gib_from_bytes(costs.capacity_bytes), weights_gib=sizes[0], gradients_gib=sizes[1], optimizer_gib=sizes[2],
-                       activations_gib=sizes[3], logits_gib=sizes[4], buffers_gib=sizes[5], total_gib=sum(sizes))
+    weights, gradients, optimizer = stage.states_gib
+    activations = gib_from_bytes(held * stage.activation_bytes)
+    return StageMemory(capacity_gib=stage.capacity_gib, weights_gib=weights, gradients_gib=gradients, optimizer_gib=optimizer,
+                       activations_gib=activations, logits_gib=stage.logits_gib, buffers_gib=stage.buffers_gib,
+                       total_gib=weights + gradients + optimizer + activations + stage.logits_gib + stage.buffers_gib)
 
 
 def memory_of(problem: Problem, layout: Layout) -> Memory:
     """All stages; peak and capacity are those of the stage that comes closest to its capacity."""
-    stages = tuple(stage_memory(problem, layout, i) for i in range(layout.pp))
-    worst = max(stages, key=_fill)
-    return Memory(peak_gib=worst.total_gib, capacity_gib=worst.capacity_gib, stages=stages)
+    found = tuple(stage_memory(stage, in_flight(layout.schedule, i, layout.pp, layout.micro_batches, layout.virtual_stages))
+                  for i, stage in enumerate(stages(problem, layout)))
+    worst = max(found, key=_fill)
+    return Memory(peak_gib=worst.total_gib, capacity_gib=worst.capacity_gib, stages=found)
 
 
 def _fill(stage: StageMemory) -> float:

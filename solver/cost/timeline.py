@@ -1,7 +1,7 @@
 """One step of a plan's pipeline as a Chrome trace."""
 from typing import Any
 
-from solver.cost.pipeline import chunk_times
+from solver.cost.stages import chunk_times
 from solver.domain.layout import StageLayout
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem

@@ -1,7 +1,11 @@
 """A plan in counts: what pricing needs of it, without naming GPUs. Identical replicas are one number here."""
 from dataclasses import dataclass
+from functools import lru_cache
 
 from solver.domain.degrees import Framework, Recompute, ScheduleName
+from solver.domain.identity import Same
+
+LAYOUTS_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +61,16 @@ class Layout:
     @property
     def pp(self) -> int:
         return len(self.stages)
+
+
+def unlike_stages(layout: Layout) -> tuple[tuple[int, StageLayout], ...]:
+    """(index, stage) of the first of all stages that are alike but for their layers."""
+    return _unlike(Same(layout))
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def _unlike(key: Same[Layout]) -> tuple[tuple[int, StageLayout], ...]:
+    found: dict[tuple[object, ...], tuple[int, StageLayout]] = {}
+    for i, s in enumerate(key.value.stages):
+        found.setdefault((s.groups, s.tp, s.cp, s.dp, s.ep, s.etp, s.recompute, s.zero_stage), (i, s))
+    return tuple(found.values())

@@ -1,4 +1,5 @@
 """A uniform strategy in counts, without naming a GPU: what pricing needs, whatever the size of the cluster."""
+from bisect import bisect_right
 from itertools import accumulate
 
 from solver.domain.cluster import Cluster
@@ -41,7 +42,7 @@ def _regular(cluster: Cluster, tp: int) -> bool:
 
 
 def _index(ends: list[int], gpu: int) -> int:
-    return next(i for i, end in enumerate(ends) if gpu < end)
+    return bisect_right(ends, gpu)
 
 
 def _groups(cluster: Cluster, ends: list[int], first: int, last: int) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.cost.breakdown import after_drain
-from solver.cost.pipeline import chunk_times, edges, layer_counts, unit_spec
+from solver.cost.pipeline import edges, layer_counts, unit_spec
+from solver.cost.stages import chunk_times
 from solver.cost.price import price, step_time_s
 from solver.cost.units import unit_costs
 from solver.domain.degrees import SCHEDULES

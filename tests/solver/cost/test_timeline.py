@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver.cost.pipeline import chunk_times
+from solver.cost.stages import chunk_times
 from solver.cost.timeline import timeline
 from solver.domain.degrees import Strategy
 from solver.domain.reading import layout_of
