@@ -52,6 +52,7 @@ class Settings(BaseSettings):
     max_wait_s: float = Field(60.0, ge=0, le=600, description="Longest wait that a client may ask for.")
     max_time_limit_s: float = Field(600.0, ge=0.1, le=3600, description="Largest search.time_limit_s accepted.")
     max_queued_plans: int = Field(1000, ge=1, le=1_000_000, description="Plans queued or running beyond which new ones are refused with 503.")
+    max_profile_sets: int = Field(100, ge=1, le=100_000, description="Sets of measurements that one key may keep.")
     max_event_streams: int = Field(64, ge=1, le=10_000, description="Event streams open at once.")
     job_attempts: int = Field(3, ge=1, le=100, description="How often a plan is started, when its solver process dies, before its job fails.")
     solver_grace_s: float = Field(60.0, ge=1, le=3600, description="Time beyond its limit after which a solver process is stopped by force.")

@@ -9,11 +9,12 @@ from service.api.errors import Refused
 from service.api.faults import faults_of
 from service.api.strict_json import parse
 from service.settings import Settings
+from solver.domain.profile_set import NamedProfileSet
 from solver.domain.request import EstimateRequest, PlanRequest
 from solver.errors import Fault, InputError
 
 T = TypeVar("T")
-BODIES: dict[type, TypeAdapter[Any]] = {PlanRequest: TypeAdapter(PlanRequest), EstimateRequest: TypeAdapter(EstimateRequest)}
+BODIES: dict[type, TypeAdapter[Any]] = {cls: TypeAdapter(cls) for cls in (PlanRequest, EstimateRequest, NamedProfileSet)}
 
 
 

@@ -11,6 +11,7 @@ from service.api.strict_json import MalformedJson
 from service.db.engine import UNAVAILABLE
 from service.jobs.core import NoLayout, NoSuchPlan
 from service.jobs.failures import problem
+from service.jobs.profile_sets import NoSuchProfileSet, ProfileSetRefused
 from service.jobs.render import json_bytes
 from service.jobs.submit import QueueFull
 from solver.errors import ExportError, InputError, JudgeError, NotCovered, UnknownName
@@ -36,6 +37,8 @@ TABLE: dict[type[Exception], tuple[int, str, str]] = {
     NotCovered: (422, "not-covered", "This version does not cover what was asked"),
     NoSuchPlan: (404, "no-such-plan", "There is no such plan"),
     NoLayout: (409, "no-layout", "The plan holds no layout"),
+    NoSuchProfileSet: (404, "no-such-profile-set", "There is no such profile set"),
+    ProfileSetRefused: (409, "profile-set-refused", "The profile set cannot be kept"),
     ExportError: (409, "not-expressible", "The launcher cannot express this plan"),
     JudgeError: (500, "answer-refused", "The answer did not pass the judge"),
     QueueFull: (503, "queue-full", "Too many plans are waiting"),

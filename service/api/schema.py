@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from service.db.plans import PlanLine
 from solver.domain.estimate import Estimate, Reason
 from solver.domain.plan import Plan
+from solver.domain.profile_set import NamedProfileSet
 from solver.domain.request import EstimateRequest, PlanRequest
 from solver.errors import Assumption
 from solver.search.result import Baseline, Progress, Rejected, Relaxation, SearchReport
@@ -120,8 +121,42 @@ class StrategyList:
     levers: tuple[dict[str, Any], ...]
 
 
-REQUESTS = (EstimateRequest, PlanRequest)
-ANSWERS = (EstimateAnswer, PlanResource, PlanPage, ExportList, Catalogue, StrategyList, ProblemAnswer)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSetLine:
+    """A stored set of measurements without its rows."""
+
+    name: str
+    digest: str
+    created_ms: int
+    source: str | None
+    rows: dict[str, int]
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptProfileSet(ProfileSetLine):
+    """The answer of POST /v1/profiles."""
+
+    assumptions: tuple[Assumption, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSetPage:
+    items: tuple[ProfileSetLine, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSetAnswer(NamedProfileSet):
+    """A stored set with its rows, names of GPUs as the catalogue has them."""
+
+    digest: str
+    created_ms: int
+
+
+REQUESTS = (EstimateRequest, PlanRequest, NamedProfileSet)
+ANSWERS = (EstimateAnswer, PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, ExportList, Catalogue, StrategyList,
+           ProblemAnswer)
 
 
 def described(request: type | None, answers: Mapping[int, str]) -> dict[str, Any]:
@@ -137,6 +172,8 @@ def described(request: type | None, answers: Mapping[int, str]) -> dict[str, Any
 
 
 def _answer(name: str) -> dict[str, Any]:
+    if name == "nothing":
+        return {"description": "Done"}
     if "/" in name:
         return {"description": "A stream of events", "content": {name: {"schema": {"type": "string"}}}}
     if name == "file":

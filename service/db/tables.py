@@ -41,6 +41,16 @@ PLAN_EVENTS = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+PROFILE_SETS = Table(
+    "profile_sets", METADATA,
+    Column("owner", String(64), primary_key=True),                  # key that made it; empty without keys
+    Column("name", String(253), primary_key=True),
+    Column("digest", String(64), nullable=False),                   # of the figures: what plans name
+    Column("summary", LargeBinary, nullable=False),                 # counts of rows, devices, source
+    Column("body", LargeBinary, nullable=False),                    # the set, without its name; never changed
+    Column("created_ms", BigInteger, nullable=False),
+)
+
 IDEMPOTENCY = Table(
     "idempotency_keys", METADATA,
     Column("owner", String(64), primary_key=True),

@@ -6,9 +6,10 @@ from pydantic import TypeAdapter
 from service.db.engine import Engine, is_reachable, migrate, open_engine
 from service.db.idempotency import IdempotencyTable
 from service.db.plans import PlanState, PlanTable
-
+from service.db.profile_sets import ProfileSetTable
 from service.jobs.planner import LibraryPlanner
 from service.jobs.port import Planner
+from service.jobs.profile_sets import ProfileSets
 from service.jobs.queue import PlanQueue, WorkerEngine
 from service.jobs.render import resource_body
 from service.jobs.solve import plan_request
@@ -39,6 +40,7 @@ class Core:
     plans: PlanTable
     idempotency: IdempotencyTable
     queue: PlanQueue
+    profile_sets: ProfileSets
     submitter: Submitter
     workers: WorkerEngine | None
 
@@ -94,11 +96,12 @@ def open_core(settings: Settings, planner: Planner | None = None) -> Core:
     engine = open_engine(settings.database)
     migrate(engine)
     plans = PlanTable(engine)
+    profile_sets = ProfileSets(settings, ProfileSetTable(engine))
     queue = PlanQueue(settings, plans)
     workers = WorkerEngine(settings, plans, queue, planner) if settings.solves else None
     queue.put_missing()
     return Core(settings=settings, planner=planner, engine=engine, plans=plans, idempotency=IdempotencyTable(engine), queue=queue,
-                submitter=Submitter(settings, plans, planner, queue.put), workers=workers)
+                profile_sets=profile_sets, submitter=Submitter(settings, plans, planner, profile_sets, queue.put), workers=workers)
 
 
 

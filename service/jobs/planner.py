@@ -82,7 +82,7 @@ def measurements(request: PlanRequest | EstimateRequest, problem: Problem) -> st
     """Names the measurements that an answer rests on: the digest of the set, of what the request brings along beside it, or nothing."""
     if problem.profiles is None:
         return ""
-    kept = request.profile_set.digest() if isinstance(request.profile_set, ProfileSet) else ""
+    kept = request.profile_set.fingerprint() if isinstance(request.profile_set, ProfileSet) else ""
     if kept and (request.profiles is None or request.profiles.empty):
         return kept
     return f"{kept}+{problem.profiles.digest()}" if kept else problem.profiles.digest()

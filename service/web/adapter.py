@@ -32,7 +32,8 @@ class ServiceBackend:
 
     def check(self, request: Request, body: Json) -> None:
         with _refusals():
-            _core(request).planner.problem(self.read(_raw(body)))
+            core = _core(request)
+            core.planner.problem(core.profile_sets.expanded(self.read(_raw(body)), _owner(request)))
 
     def submit(self, request: Request, body: Json) -> str:
         raw = _raw(body)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le, Len
 
-from solver.domain.bounds import PYDANTIC, Count, FailFast, Label, Positive, Size, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Count, FailFast, Label, Name, Positive, Size, refuse_bad_values
 from solver.domain.model import Architecture
 from solver.domain.operators import AttentionProfile, GemmProfile, MemoryProfile
 from solver.domain.profiles import MAX_ROWS, CollectiveOp, LayerProfile
@@ -66,6 +66,9 @@ class ProfileSet:
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+        total = sum(self.rows.values())
+        if total > MAX_ROWS:
+            raise InputError(Fault(pointer="", message=f"{total} rows in all", legal=f"at most {MAX_ROWS}"))
         if bool(self.layers) != (self.layers_of is not None):
             message = "is missing: layers hold for one model" if self.layers else "is given without layers"
             raise InputError(Fault(pointer="/layers_of", message=message, legal="model, seq_len and precision that `layers` were measured in"))
@@ -75,11 +78,18 @@ class ProfileSet:
         """How many there are of each kind."""
         return {kind: len(getattr(self, kind)) for kind in KINDS}
 
-    def digest(self) -> str:
+    def fingerprint(self) -> str:
         """Names the figures: equal ones, in the order of `solver.importers.profile_sets`, have equal digests, whatever their source."""
         body = asdict(self)
         del body["source"]
         return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedProfileSet(ProfileSet):
+    """The body of POST /v1/profiles: a set, and the name that requests call it by."""
+
+    name: Name
 
 
 KINDS = ("layers", "collectives", "gemms", "attention", "memory")
