@@ -1,5 +1,7 @@
 """Stored sets of measurements: kept, listed, read and deleted by the key that made them; named by requests; never changed under an answer."""
 import copy
+import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,14 @@ def test_bad_sets_are_pointed_at_with_what_is_legal(real: TestClient, change: di
     fault, = answer.json()["errors"]
     assert fault["pointer"] == pointer and fault["legal"]
     assert real.get("/v1/profiles").json()["items"] == []
+
+
+def test_the_documents_examples_are_accepted(real: TestClient) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text()
+    inline, kept = re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    profiles = json.loads("{" + inline + "}")["profiles"]
+    assert estimate(real, profiles=profiles | {"collectives": []})["confidence"]["basis"] == "profile"      # this cluster has no eight GPUs
+    assert real.post("/v1/profiles", json=json.loads(kept)).status_code == 201
 
 
 def test_too_many_rows_are_refused_quickly(real: TestClient) -> None:
