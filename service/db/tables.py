@@ -1,5 +1,5 @@
 """The tables. Times are integers, milliseconds since 1970 UTC; JSON documents are stored as the bytes that are sent."""
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, UniqueConstraint
 
 METADATA = MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
                                        "fk": "fk_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
@@ -62,4 +62,35 @@ IDEMPOTENCY = Table(
     Column("body", LargeBinary),
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "created_ms"),
+)
+
+CALIBRATION_SETS = Table(
+    "calibration_sets", METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(64), nullable=False),                    # key that made it; empty without keys
+    Column("name", String(253), nullable=False),
+    Column("revision", Integer, nullable=False),                    # counts changes: a fit is stored only if nothing changed while it was made
+    Column("version", String(64)),                                  # of the newest fit; null without observations
+    Column("account", LargeBinary),                                 # how the newest fit came about: what was learned, predicted against measured
+    Column("created_ms", BigInteger, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+    UniqueConstraint("owner", "name"),
+)
+
+OBSERVATIONS = Table(
+    "observations", METADATA,
+    Column("id", String(32), primary_key=True),                     # sorts by time of arrival
+    Column("set_id", String(32), ForeignKey("calibration_sets.id", ondelete="CASCADE"), nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "set_id"),
+)
+
+CALIBRATION_FITS = Table(
+    "calibration_fits", METADATA,
+    Column("set_id", String(32), ForeignKey("calibration_sets.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", String(64), primary_key=True),                # kept, so that every answer can be priced again
+    Column("cost_model", String(64), nullable=False),               # that it was fitted with: another one needs another fit
+    Column("calibration", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
 )

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from service.db.engine import is_reachable, migrate, open_engine
+from service.db.engine import MIGRATIONS, is_reachable, migrate, open_engine
+from service.db.plans import NewPlan, PlanTable
 from service.db.tables import METADATA
 from service.settings import Settings
 
@@ -27,6 +30,25 @@ def test_migrated_tables_are_those_of_the_code(settings: Settings) -> None:
     migrate(engine)
     with engine.connect() as c:
         assert compare_metadata(MigrationContext.configure(c), METADATA) == []
+    engine.dispose()
+
+
+def test_a_migration_taken_back_leaves_plans_and_their_events(settings: Settings) -> None:
+    engine = open_engine(settings.database)
+    migrate(engine)
+    plans = PlanTable(engine)
+    plan_id = plans.insert(NewPlan(owner="", cache_key="k", request_key="r", flight=None, time_limit_s=1.0, model_name="m", cluster_name="c",
+                                   versions=b"{}", request=b"{}"))
+    assert plan_id is not None
+    plans.beat(plan_id, b"{}")
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as c:
+        config.attributes["connection"] = c
+        command.downgrade(config, "0001")
+        assert "calibration_sets" not in sa.inspect(c).get_table_names()
+    migrate(engine)
+    assert [body for _, body in plans.events(plan_id, 0)] == [b"{}"]
     engine.dispose()
 
 
