@@ -1,6 +1,6 @@
 """Where the step time goes: the parts of the slowest stage, the bubble as what remains of the pipeline, and the time after the drain."""
 from solver.cost.pipeline import edges
-from solver.cost.stages import PARTS, stages
+from solver.cost.stages import PARTS, stage_parts, stages
 from solver.domain.estimate import TimeParts
 from solver.domain.layout import Layout
 from solver.domain.problem import Problem
@@ -22,7 +22,7 @@ def time_parts(problem: Problem, layout: Layout, pipeline_s: float) -> TimeParts
     longest = -1.0
     for j, stage in enumerate(stages(problem, layout)):
         crossings = layout.virtual_stages - (j == layout.pp - 1)
-        parts = (*stage.parts, 2.0 * crossings * transfer[j])
+        parts = (*stage_parts(stage), 2.0 * crossings * transfer[j])
         seconds = sum(parts)
         if seconds > longest:
             best, longest = parts, seconds

@@ -5,7 +5,7 @@ it is the first and the last.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from solver.cost.pipeline import Counts, by_class, edges, layer_sizes, sync_s, total, unit_specs
 from solver.cost.setting import Setting, memoised
@@ -19,6 +19,7 @@ from solver.units import gib_from_bytes
 
 STAGES_KEPT = 32_768
 LAYOUTS_KEPT = 16
+PARTS_KEPT = 4_096
 PARTS = ("compute_s", "tensor_comm_s", "context_comm_s", "expert_comm_s", "data_comm_s", "recompute_s")
 Sizes = tuple[tuple[int, ...], ...]                        # [chunks][classes of the model] layers
 
@@ -28,7 +29,10 @@ class StageCosts:
     """What a stage costs without its boundaries. Times of chunks are (forward, backward, weight gradient) of one micro-batch."""
 
     chunks: tuple[tuple[float, float, float], ...]
-    parts: tuple[float, ...]                               # seconds of one micro-batch by cause, as PARTS
+    unit: UnitCosts
+    counts: Counts
+    first: bool
+    last: bool
     sync_s: float                                          # after the drain
     optimizer_s: float                                     # of that
     states_gib: tuple[float, float, float]                 # weights, gradients, optimizer
@@ -46,7 +50,7 @@ def stages(problem: Problem, layout: Layout) -> tuple[StageCosts, ...]:
 @lru_cache(maxsize=LAYOUTS_KEPT)
 def _of_layout(key: Same[Problem], of: Same[Layout]) -> tuple[StageCosts, ...]:
     problem, layout = key.value, of.value
-    costs, last = _table(problem), layout.pp - 1
+    costs, last = stage_costs(problem), layout.pp - 1
     return tuple(costs(spec, layer_sizes(problem, stage.layers), j == 0, j == last)
                  for j, (spec, stage) in enumerate(zip(unit_specs(layout), layout.stages, strict=True)))
 
@@ -55,7 +59,7 @@ def _build(shared: Setting) -> Callable[[UnitSpec, Sizes, bool, bool], StageCost
     return lru_cache(maxsize=STAGES_KEPT)(lambda spec, sizes, first, last: _summed(shared, unit_costs(shared.problem, spec), sizes, first, last))
 
 
-_table = memoised(_build)
+stage_costs = memoised(_build)                            # (problem) -> (unit, layers of its chunks, whether first, whether last) -> costs
 
 
 def _summed(shared: Setting, costs: UnitCosts, sizes: Sizes, first: bool, last: bool) -> StageCosts:
@@ -64,10 +68,14 @@ def _summed(shared: Setting, costs: UnitCosts, sizes: Sizes, first: bool, last: 
     def whole(attribute: str) -> float:
         return total(costs, counts, first, last, attribute)
 
+    @cache
+    def chunk(size: tuple[int, ...], very_first: bool, very_last: bool) -> tuple[float, float, float]:
+        return _chunk(costs, by_class(shared.classes, (size,)), very_first, very_last)
+
     sync = [sync_s(piece, counts, first, last) for piece in costs.sync]
     return StageCosts(
-        chunks=tuple(_chunk(costs, by_class(shared.classes, (size,)), first and c == 0, last and c == final) for c, size in enumerate(sizes)),
-        parts=tuple(_part(costs, counts, first, last, name) for name in PARTS), sync_s=max(sync), optimizer_s=costs.optimizer_share * sync[0],
+        chunks=tuple(chunk(size, first and c == 0, last and c == final) for c, size in enumerate(sizes)), unit=costs, counts=counts, first=first,
+        last=last, sync_s=max(sync), optimizer_s=costs.optimizer_share * sync[0],
         states_gib=(gib_from_bytes(max(0.0, whole("weights_bytes"))), gib_from_bytes(max(0.0, whole("gradients_bytes"))),
                     gib_from_bytes(max(0.0, whole("optimizer_bytes")))),
         activation_bytes=whole("activation_bytes"), logits_gib=gib_from_bytes(costs.logits_bytes if last else 0.0),
@@ -77,6 +85,17 @@ def _summed(shared: Setting, costs: UnitCosts, sizes: Sizes, first: bool, last: 
 def _chunk(costs: UnitCosts, counts: Counts, first: bool, last: bool) -> tuple[float, float, float]:
     return (total(costs, counts, first, last, "forward_s"), total(costs, counts, first, last, "backward_s"),
             total(costs, counts, first, last, "weight_gradient_s"))
+
+
+def stage_parts(stage: StageCosts) -> tuple[float, ...]:
+    """Seconds of one micro-batch, forward and backward, by cause, as PARTS; transfers over the boundaries left out."""
+    return _parts(Same(stage))
+
+
+@lru_cache(maxsize=PARTS_KEPT)
+def _parts(of: Same[StageCosts]) -> tuple[float, ...]:
+    stage = of.value
+    return tuple(_part(stage.unit, stage.counts, stage.first, stage.last, name) for name in PARTS)
 
 
 def _part(costs: UnitCosts, counts: Counts, first: bool, last: bool, name: str) -> float:

@@ -78,6 +78,20 @@ def test_closed_forms_and_repeated_rounds_are_the_recurrence(seed: int) -> None:
         assert makespan(schedule, chunks(f, b), int(n)) == pytest.approx(timed, rel=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_stages_that_work_off_what_they_are_ahead_take_what_the_recurrence_does(seed: int) -> None:
+    """First and last stage nearly as slow as each other: it takes many rounds until one waits for the other in every round."""
+    rng = np.random.default_rng(seed)
+    p, v, m = int(rng.integers(2, 6)), int(rng.integers(2, 5)), 40
+    forward, backward = np.full((5, p, v), 1.0), np.full((5, p, v), 2.0)
+    forward[:, 0] += rng.choice([0.001, 0.01, 0.1], (5, 1)) * rng.random((5, 1))
+    forward[:, -1, -1] += 0.02 * v * rng.random(5)
+    found = makespans("interleaved", forward, backward, m * p)
+    for f, b, span in zip(forward, backward, found, strict=True):
+        assert makespan("interleaved", chunks(f, b), m * p) == span
+        assert span == pytest.approx(max(i.end_s for i in intervals("interleaved", chunks(f, b), m * p)), rel=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_1f1b_is_never_slower_than_gpipe(seed: int) -> None:
     """What the search relies on where both are allowed; stages of any forward and backward times."""
