@@ -176,14 +176,14 @@ def regret_of(scored: Iterable[Scored]) -> Regret | None:
     for s in scored:
         if s.step_time_error is not None and s.row.job is not None:
             jobs[s.row.job][s.row.question].append(s)
-    losses = [_loss(list(layouts.values())) for layouts in jobs.values() if len(layouts) >= LAYOUTS_OF_A_JOB]
+    losses = [loss(list(layouts.values())) for layouts in jobs.values() if len(layouts) >= LAYOUTS_OF_A_JOB]
     if not losses:
         return None
     return Regret(jobs=len(losses), exact=sum(v < TIE for v in losses), within=sum(v <= WITHIN for v in losses), mean=statistics.fmean(losses),
                   worst=max(losses))
 
 
-def _loss(layouts: Sequence[Sequence[Scored]]) -> float:
+def loss(layouts: Sequence[Sequence[Scored]]) -> float:
     """Measured time of the layout that is predicted fastest over the measured best, less one; layouts are given as the rows that ran them."""
     merged = [(same[0].step_time_s or math.inf, statistics.median(s.row.step_time_s or math.inf for s in same), same[0].risk) for same in layouts]
     pool = [entry for entry in merged if entry[2] != "over"] or merged
