@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from solver.cost.collectives import Level, Path
 from solver.cost.fabric import between, nearest, path_in_group, paths
-from solver.cost.setting import Setting
+from solver.cost.setting import Setting, remembered
 
 
+@remembered
 def group_path(shared: Setting, group: str, ranks: int, stride: int, floor: bool = False) -> Path:
     """Levels of `ranks` ranks `stride` GPUs apart in one node group. `floor`: measurements as lower bounds that fall per byte."""
     path = path_in_group(shared.constants, shared.machines[group].group, ranks, stride)
@@ -21,6 +22,7 @@ def data_paths(shared: Setting, groups: tuple[str, ...], ranks: int, stride: int
     return _attached(shared, groups, ranks, stride, paths(shared.constants, shared.problem.cluster, groups, ranks, stride))
 
 
+@remembered
 def boundary_link(shared: Setting, one: str, other: str, same_node: bool, crossing: int) -> Level:
     """The link between neighbouring stages on two node groups, or on one: inside a block of its fabric, or over its network."""
     constants, cluster = shared.constants, shared.problem.cluster

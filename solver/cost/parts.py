@@ -8,13 +8,14 @@ from solver.cost.expert_traffic import expert_s, shown_s
 from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine, attention_kernel
 from solver.cost.parameters import embedding_parameters, final_parameters, head_parameters, layer_parameters, mtp_parameters
-from solver.cost.setting import Setting, overlapping
+from solver.cost.setting import Setting, overlapping, remembered
 from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
 from solver.cost.synchronise import visible_s as _visible
 from solver.cost.traffic import PathOf, context_s, tensor_s
 from solver.cost.unit import PartCost, UnitSpec
 from solver.domain.estimate import TimeParts
+from solver.domain.identity import Same
 from solver.domain.model import LayerClass
 from solver.domain.profiles import EMBEDDING, HEAD
 
@@ -34,13 +35,19 @@ def _path_of(shared: Setting, machine: Machine, least: bool = False) -> PathOf:
 
 def holding_of(shared: Setting, spec: UnitSpec, layer_class: LayerClass) -> Holding:
     """Parameters of one layer on one GPU: attention and FFN over t, experts over ep * etp, norms, router and latent down-projections replicated."""
+    dense, experts = _layer_parameters(shared, layer_class, spec.tp)
+    held = profiles.held_share(shared, spec, layer_class, (dense + experts) * shared.activation_element)
+    return Holding(dense=dense * held, experts=experts / (spec.ep * spec.etp) * held)
+
+
+@remembered
+def _layer_parameters(shared: Setting, layer_class: LayerClass, tp: int) -> tuple[float, int]:
+    """Parameters of one layer on a tensor rank, but for the experts, and all the experts'."""
     p, model = layer_parameters(shared.model, layer_class), shared.model
     replicated = 0
     if model.mla is not None and p.attention:
         replicated = model.hidden_size * ((model.mla.q_lora_rank or 0) + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
-    dense = (p.attention - replicated + p.mlp + p.shared_experts) / spec.tp + replicated + p.norms + p.router
-    held = profiles.held_share(shared, spec, layer_class, (dense + p.experts) * shared.activation_element)
-    return Holding(dense=dense * held, experts=p.experts / (spec.ep * spec.etp) * held)
+    return (p.attention - replicated + p.mlp + p.shared_experts) / tp + replicated + p.norms + p.router, p.experts
 
 
 def states(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> tuple[float, float, float]:
@@ -85,21 +92,33 @@ class _Busy:
 
 
 def _busy(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, least: bool) -> _Busy:
-    share, path_of = share_of(shared, machine, spec, stack), _path_of(shared, machine, least)
-    measured = profiles.layer_work_measured(shared, machine, layer_class, share, least)
-    work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
-    tensor = _shown(overlapping(shared, stack)[1], share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
-    context = context_s(shared, path_of, layer_class, share, spec.ulysses, work.attention_forward_s, work.attention_backward_s)
-    expert = expert_s(shared, stack, path_of, layer_class, share)
-    dispatch = (shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.forward_s),
-                shown_s(shared, stack, path_of, share, spec.hiding_rounds > 1.0, expert, work.backward_s))
+    share = share_of(shared, machine, spec, stack)
+    work, is_measured, tensor, context, dispatch = _worked(shared, Same(machine), layer_class, share, spec.ulysses, spec.hiding_rounds > 1.0, least)
     forward = work.forward_s + tensor[0] + context[0] + dispatch[0]
     again_share, recompute = _recompute(shared, spec, stack, share, forward, work)
     backward = work.backward_s + tensor[1] + context[1] + dispatch[1] + recompute
     gathers = _gathers(shared, spec, traffic, holding_of(shared, spec, layer_class))
-    return _Busy(work=work, measured=measured is not None, tensor_s=tensor, context_s=context, expert_s=dispatch, recompute_s=recompute,
+    return _Busy(work=work, measured=is_measured, tensor_s=tensor, context_s=context, expert_s=dispatch, recompute_s=recompute,
                  again_share=again_share, forward_s=forward, backward_s=backward, seen_forward_s=_visible(shared, forward, gathers[0]),
                  seen_backward_s=_visible(shared, backward, gathers[1]))
+
+
+Directions = tuple[float, float]                           # seconds forward, backward
+
+
+@remembered
+def _worked(shared: Setting, of: Same[Machine], layer_class: LayerClass, share: Share, ulysses: int, virtual_stages: bool,
+            least: bool) -> tuple[Work, bool, Directions, Directions, Directions]:
+    """Computation of one layer, whether it is measured, and tensor-parallel, context-parallel and expert-parallel traffic that shows."""
+    machine, stack = of.value, shared.constants.stack(share.framework)
+    path_of, measured = _path_of(shared, machine, least), profiles.layer_work_measured(shared, machine, layer_class, share, least)
+    work = layer_work(shared, machine, layer_class, share) if measured is None else measured[0]
+    tensor = _shown(overlapping(shared, stack)[1], share, work, tensor_s(shared, path_of, layer_class, share)) if measured is None else measured[1:]
+    context = context_s(shared, path_of, layer_class, share, ulysses, work.attention_forward_s, work.attention_backward_s)
+    expert = expert_s(shared, stack, path_of, layer_class, share)
+    dispatch = (shown_s(shared, stack, path_of, share, virtual_stages, expert, work.forward_s),
+                shown_s(shared, stack, path_of, share, virtual_stages, expert, work.backward_s))
+    return work, measured is not None, tensor, context, dispatch
 
 
 def _shown(overlap: float, share: Share, work: Work, tensor: float) -> tuple[float, float]:
@@ -154,7 +173,7 @@ def _entered(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, tr
     and only stage the copy is no copy (`units.shared_ends`); on a first stage of several it is counted twice. Later stages keep the encoder's output
     too, which is left out."""
     share = share_of(shared, machine, spec, stack)
-    work = ends.embedding_work(shared, machine, _path_of(shared, machine), share)
+    work = _embedding_work(shared, Same(machine), share)
     weights, gradients, optimizer = states(shared, spec, traffic, decoder_embedding(shared, spec))
     parts = replace(layer.parts, compute_s=layer.parts.compute_s + work.forward_s + work.backward_s,
                     tensor_comm_s=layer.parts.tensor_comm_s + work.tensor_forward_s + work.tensor_backward_s)
@@ -214,6 +233,16 @@ def embedding_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Sta
     return _end(shared, spec, traffic, work, embedding_holding(shared, spec), 0.0)
 
 
+@remembered
+def _embedding_work(shared: Setting, of: Same[Machine], share: Share) -> ends.EndWork:
+    return ends.embedding_work(shared, of.value, _path_of(shared, of.value), share)
+
+
+@remembered
+def _head_work(shared: Setting, of: Same[Machine], share: Share, vocabulary_parallel_loss: bool) -> ends.EndWork:
+    return ends.head_work(shared, of.value, _path_of(shared, of.value), share, vocabulary_parallel_loss)
+
+
 def embedding_holding(shared: Setting, spec: UnitSpec) -> Holding:
     dense = embedding_parameters(shared.model) / spec.tp
     return Holding(dense=dense * profiles.held_share(shared, spec, EMBEDDING, dense * shared.activation_element))
@@ -240,7 +269,7 @@ def head_input_bytes(shared: Setting, share: Share) -> float:
 
 def head_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, last_layer: PartCost) -> PartCost:
     share, model = share_of(shared, machine, spec, stack), shared.model
-    work = ends.head_work(shared, machine, _path_of(shared, machine), share, spec.vocabulary_parallel_loss)
+    work = _head_work(shared, Same(machine), share, spec.vocabulary_parallel_loss)
     work = profiles.end_work(shared, machine, spec, HEAD, work)
     residual = head_input_bytes(shared, share)
     single = _end(shared, spec, traffic, work, head_holding(shared, spec), residual)

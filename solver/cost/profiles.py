@@ -138,7 +138,7 @@ def layer_bytes(shared: Setting, machine: Machine, layer_class: LayerClass, shar
     Full recompute keeps the layer's input: the measured output, over t under sequence parallelism, where there is one.
     """
     if shared.measured is None:
-        return memory.activation_bytes(shared, layer_class, share, recompute, selective_memory)
+        return _own_bytes(shared.problem)(layer_class, share, recompute, selective_memory)
     return _bytes(shared.problem)(machine.group.name, layer_class, share, recompute, selective_memory)
 
 
@@ -190,6 +190,8 @@ def held_share(shared: Setting, spec: UnitSpec, part: Part, unsplit_bytes: float
 
     At several groups the largest. At another tensor degree (with `extrapolate`) what was measured says nothing: 1.
     """
+    if shared.measured is None:
+        return 1.0
     curves = _curves(shared, spec, part)
     found = [curve.parameter_bytes / unsplit_bytes for curve in curves if curve.parameter_bytes is not None and unsplit_bytes > 0.0]
     return max(found, default=1.0)

@@ -1,9 +1,9 @@
 """What every unit of one problem shares: machines, constants, layer classes. Built once per problem and kept in a bounded cache."""
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeVar
+from dataclasses import dataclass, field
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from solver.catalog.efficiency import Efficiency, OptimizerCost, Stack, efficiency
 from solver.cost.calibration import calibrated
@@ -19,7 +19,9 @@ from solver.domain.workload import CustomOptimizer, TrainingWorkload
 from solver.errors import Fault, NotCovered
 
 T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
 PROBLEMS_KEPT = 32
+RESULTS_KEPT = 100_000                                     # of remembered functions, by problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class Setting:
     gradient_element: float
     measured: Measured | None                              # the request's layer profiles
     collectives: Mapping[Key, Mapping[CollectiveOp, Measurement]] | None     # the request's collective profiles
+    results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)     # of remembered functions
 
     @property
     def optimizer_state_bytes(self) -> float:
@@ -101,3 +104,19 @@ def memoised(build: Callable[[Setting], Callable[..., T]]) -> Callable[[Problem]
         return build(_setting(key))
 
     return lambda problem: kept(Same(problem))
+
+
+def remembered(function: Callable[Concatenate[Setting, Arguments], T]) -> Callable[Concatenate[Setting, Arguments], T]:
+    """The function with its results kept in the setting, so that units that agree in the arguments share them. For functions without effects."""
+
+    @wraps(function)
+    def kept(shared: Setting, *given: Arguments.args, **named: Arguments.kwargs) -> T:
+        results, key = shared.results, (function, *given, *named.values())
+        if key not in results:
+            if len(results) >= RESULTS_KEPT:
+                results.clear()
+            results[key] = function(shared, *given, **named)
+        found: T = results[key]
+        return found
+
+    return kept                                            # type: ignore[return-value]

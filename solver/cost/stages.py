@@ -5,7 +5,7 @@ it is the first and the last.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from solver.cost.pipeline import Counts, by_class, edges, layer_sizes, sync_s, total, unit_specs
 from solver.cost.setting import Setting, memoised
@@ -50,7 +50,7 @@ def stages(problem: Problem, layout: Layout) -> tuple[StageCosts, ...]:
 @lru_cache(maxsize=LAYOUTS_KEPT)
 def _of_layout(key: Same[Problem], of: Same[Layout]) -> tuple[StageCosts, ...]:
     problem, layout = key.value, of.value
-    costs, last = stage_costs(problem), layout.pp - 1
+    costs, last = _table(problem), layout.pp - 1
     return tuple(costs(spec, layer_sizes(problem, stage.layers), j == 0, j == last)
                  for j, (spec, stage) in enumerate(zip(unit_specs(layout), layout.stages, strict=True)))
 
@@ -59,7 +59,7 @@ def _build(shared: Setting) -> Callable[[UnitSpec, Sizes, bool, bool], StageCost
     return lru_cache(maxsize=STAGES_KEPT)(lambda spec, sizes, first, last: _summed(shared, unit_costs(shared.problem, spec), sizes, first, last))
 
 
-stage_costs = memoised(_build)                            # (problem) -> (unit, layers of its chunks, whether first, whether last) -> costs
+_table = memoised(_build)
 
 
 def _summed(shared: Setting, costs: UnitCosts, sizes: Sizes, first: bool, last: bool) -> StageCosts:
@@ -68,9 +68,13 @@ def _summed(shared: Setting, costs: UnitCosts, sizes: Sizes, first: bool, last: 
     def whole(attribute: str) -> float:
         return total(costs, counts, first, last, attribute)
 
-    @cache
+    made: dict[tuple[tuple[int, ...], bool, bool], tuple[float, float, float]] = {}
+
     def chunk(size: tuple[int, ...], very_first: bool, very_last: bool) -> tuple[float, float, float]:
-        return _chunk(costs, by_class(shared.classes, (size,)), very_first, very_last)
+        key = size, very_first, very_last
+        if key not in made:
+            made[key] = _chunk(costs, by_class(shared.classes, (size,)), very_first, very_last)
+        return made[key]
 
     sync = [sync_s(piece, counts, first, last) for piece in costs.sync]
     return StageCosts(

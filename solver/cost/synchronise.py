@@ -6,7 +6,7 @@ from solver.cost.collectives import all_reduce_s, all_reduce_slope
 from solver.cost.communicators import data_paths
 from solver.cost.fabric import outermost
 from solver.cost.machine import Machine
-from solver.cost.setting import Setting, overlapping
+from solver.cost.setting import Setting, overlapping, remembered
 from solver.cost.unit import UnitSpec
 
 
@@ -45,20 +45,23 @@ def expert_data_ranks(spec: UnitSpec) -> int:
 
 def data_traffic(setting: Setting, spec: UnitSpec) -> DataTraffic:
     """The communicators of a unit, each at its slowest node group."""
-    dense = _slowest(setting, spec, data_ranks(spec), spec.tp)
-    ranks = expert_data_ranks(spec)
-    experts = _slowest(setting, spec, ranks, spec.ep * spec.etp) if setting.model.moe is not None else dense
+    dense = _slowest(setting, spec.groups, data_ranks(spec), spec.tp)
+    ranks, experts = expert_data_ranks(spec), dense
+    if setting.model.moe is not None:
+        constant, slope = _slowest(setting, spec.groups, ranks, spec.ep * spec.etp)
+        experts = constant, slope                          # communicators of their own, however equal
     return DataTraffic(ranks=data_ranks(spec), expert_ranks=ranks, dense=dense, experts=experts)
 
 
-def _slowest(setting: Setting, spec: UnitSpec, ranks: int, stride: int) -> tuple[float, float]:
+@remembered
+def _slowest(setting: Setting, groups: tuple[str, ...], ranks: int, stride: int) -> tuple[float, float]:
     if ranks == 1:
         return 0.0, 0.0
-    slopes = [all_reduce_slope(path) for path in data_paths(setting, spec.groups, ranks, stride)]
+    slopes = [all_reduce_slope(path) for path in data_paths(setting, groups, ranks, stride)]
     slowest = max(s[0] for s in slopes), max(s[1] for s in slopes)
-    if len(spec.groups) == 1 or setting.collectives is None:
+    if len(groups) == 1 or setting.collectives is None:
         return slowest
-    alone = [all_reduce_slope(data_paths(setting, (name,), ranks, stride)[0]) for name in spec.groups]       # what was measured across groups
+    alone = [all_reduce_slope(data_paths(setting, (name,), ranks, stride)[0]) for name in groups]            # what was measured across groups
     return max(slowest[0], min(s[0] for s in alone)), max(slowest[1], min(s[1] for s in alone))             # counts no less than in the best alone
 
 

@@ -17,16 +17,17 @@ from solver.cost.estimate import estimate
 from solver.cost.pipeline import layer_sizes, tensors_across, unit_spec
 from solver.cost.price import pipeline_s
 from solver.cost.setting import setting
-from solver.cost.stages import Sizes, StageCosts, stage_costs
+from solver.cost.stage_sums import StageSums
 from solver.cost.uncovered import missing
-from solver.cost.units import edge_seconds
+from solver.cost.unit import UnitCosts
+from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.degrees import ScheduleName, Strategy
 from solver.domain.layout import Layout
 from solver.domain.problem import Problem
 from solver.domain.uniform import Frame, frame, uniform_layout
 from solver.simulate.batch import makespans
 from solver.simulate.orders import ORDERS, in_flight
-from solver.units import gib_from_bytes
+from solver.units import GIB
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,6 +37,7 @@ RULED = attrgetter("tp", "pp", "dp", "cp", "ep", "etp", "virtual_stages", "micro
                    "shard_group", "ulysses", "layers_per_stage", "pipeline_vocabulary")
 """What the rules of uniform layouts look at: neither recompute nor ZeRO, the loss or the launcher."""
 SHAPES_KEPT = 16_384
+STATES = ("weights", "gradients", "optimizer")
 RISKS = ("safe", "risky", "over", "none")                  # none: the layout cannot be laid onto the cluster
 
 
@@ -56,11 +58,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """How a frame's stages fall into kinds that cost the same, and its boundaries likewise. `kinds`: (first stage of the kind, layers by chunk)."""
+    """What a frame's layouts share."""
 
-    units: tuple[tuple[int, tuple[str, ...]], ...]         # first stage on each set of node groups
-    kinds: tuple[tuple[int, Sizes], ...]
-    kind: tuple[int, ...]                                  # [stages]
+    layers: Ints                                           # [stages, virtual stages, classes of the model]
+    units: tuple[int, ...]                                 # first stage on each set of node groups
+    unit: tuple[int, ...]                                  # [stages] which of them
     boundaries: tuple[tuple[int, int, bool, int], ...]     # sender, receiver (stages), whether they share a block, tensors that cross
     boundary: tuple[int, ...]                              # [stages] behind each; -1: none
 
@@ -119,49 +121,43 @@ class _Pricing:
         return found
 
     def _price(self, shape: Shape, rows: list[tuple[int, Layout, _Cut]]) -> None:
-        """All layouts of a shape: indices of their kinds of stages into the costs that are there, then arrays [layouts, stages]."""
-        made: list[StageCosts] = []
+        """All layouts of a shape: their units one after the other, indices of stages into these, then arrays [layouts, stages]."""
+        units: list[UnitCosts] = []
         at, behind = [], []
         for _, layout, cut in rows:
-            kinds, transfers = self._kinds(layout, cut)
-            at.append([len(made) + k for k in cut.kind])
-            behind.append([transfers[b] for b in cut.boundary])
-            made += kinds
-        index = np.array([row for row, _, _ in rows])
-        layouts, which = [layout for _, layout, _ in rows], np.array(at)
-        self.step[index] = self._pipelines(shape, layouts, made, which, np.array(behind)) + np.array([c.sync_s for c in made])[which].max(axis=1)
-        self._memory(index, layouts, made, which)
+            specs = [unit_spec(layout, layout.stages[i]) for i in cut.units]
+            transfers = [edge_seconds(self.problem, specs[cut.unit[i]], specs[cut.unit[j]], near, layout.virtual_stages, across)
+                         for i, j, near, across in cut.boundaries]
+            at.append([len(units) + u for u in cut.unit])
+            behind.append([(*transfers, 0.0)[b] for b in cut.boundary])
+            units += [unit_costs(self.problem, spec) for spec in specs]
+        index, layouts = np.array([row for row, _, _ in rows]), [layout for _, layout, _ in rows]
+        sums = StageSums(self.shared.classes, units, np.array(at), np.array([cut.layers for _, _, cut in rows]))
+        self.step[index] = self._pipelines(shape, layouts, sums, np.array(behind)) + sums.sync_s().max(axis=1)
+        self._memory(index, layouts, sums)
 
-    def _kinds(self, layout: Layout, cut: _Cut) -> tuple[list[StageCosts], list[float]]:
-        """Costs of a layout's kinds of stages, and seconds of its boundaries, the last of them none."""
-        specs = {groups: unit_spec(layout, layout.stages[i]) for i, groups in cut.units}
-        costs, last = stage_costs(self.problem), layout.pp - 1
-        of = [specs[stage.groups] for stage in layout.stages] if len(specs) > 1 else [*specs.values()] * layout.pp
-        transfers = [edge_seconds(self.problem, of[i], of[j], near, layout.virtual_stages, across) for i, j, near, across in cut.boundaries]
-        return [costs(of[i], sizes, i == 0, i == last) for i, sizes in cut.kinds], [*transfers, 0.0]
-
-    def _pipelines(self, shape: Shape, layouts: list[Layout], made: list[StageCosts], which: Ints, behind: Floats) -> Floats:
+    def _pipelines(self, shape: Shape, layouts: list[Layout], sums: StageSums, behind: Floats) -> Floats:
         """Seconds of each pipeline, as `price.pipeline_s`; NaN where a schedule is not priced."""
         schedule, stages, virtual = shape
         m = np.array([layout.micro_batches for layout in layouts])
         timed = m % stages == 0 if schedule == "interleaved" else np.full(len(m), virtual == 1 and schedule in ORDERS)
         found = np.full(len(m), np.nan)
         if timed.any():
-            chunks = np.array([c.chunks for c in made])[which[timed]]      # [layouts, stages, virtual stages, passes]
-            transfers = np.repeat(behind[timed][:, :, None], virtual, axis=2)
+            transfers = np.repeat(behind[:, :, None], virtual, axis=2)
             transfers[:, -1, -1] = 0.0
-            found[timed] = makespans(schedule, chunks[..., 0] + transfers, chunks[..., 1] + transfers, m[timed])
+            forward, backward = (sums.chunks(way) + transfers for way in ("forward_s", "backward_s"))
+            found[timed] = makespans(schedule, forward[timed], backward[timed], m[timed])
         for i in np.flatnonzero(~timed).tolist():
             seconds = pipeline_s(self.problem, layouts[i])
             found[i] = np.nan if seconds is None else seconds
         return found
 
-    def _memory(self, index: Ints, layouts: list[Layout], made: list[StageCosts], which: Ints) -> None:
+    def _memory(self, index: Ints, layouts: list[Layout], sums: StageSums) -> None:
         """Memory and risk, as `stage_memory.memory_of` and `risk_of`."""
         held = np.array([_held(layout.schedule, layout.pp, layout.micro_batches, layout.virtual_stages) for layout in layouts])
-        sizes = np.array([(*c.states_gib, c.activation_bytes, c.logits_gib, c.buffers_gib, c.capacity_gib) for c in made])[which]
-        capacity = sizes[..., 6]
-        total = sizes[..., 0] + sizes[..., 1] + sizes[..., 2] + gib_from_bytes(held * sizes[..., 3]) + sizes[..., 4] + sizes[..., 5]
+        weights, gradients, optimizer = (_gib(np.maximum(0.0, sums.stages(f"{part}_bytes"))) for part in STATES)
+        activations, capacity = _gib(held * sums.stages("activation_bytes")), _gib(sums.capacity_bytes())
+        total = weights + gradients + optimizer + activations + _gib(sums.logits_bytes()) + _gib(sums.buffers_bytes())
         fill = np.divide(total, capacity, out=np.full_like(total, np.inf), where=capacity > 0.0)
         worst = np.arange(len(index)), fill.argmax(axis=1)
         self.peak[index], self.capacity[index] = total[worst], capacity[worst]
@@ -170,22 +166,22 @@ class _Pricing:
 
 
 def _cut(problem: Problem, of: Frame, virtual_stages: int) -> _Cut:
-    last = len(of.layers) - 1
-    kinds: dict[object, tuple[int, int, Sizes]] = {}
-    boundaries: dict[object, tuple[int, tuple[int, int, bool, int]]] = {}
-    kind, boundary = [], []
-    for i, (layers, groups) in enumerate(zip(of.layers, of.groups, strict=True)):
-        sizes = layer_sizes(problem, layers)
-        kind.append(kinds.setdefault((groups, sizes, i == 0, i == last), (len(kinds), i, sizes))[0])
+    last, groups = len(of.layers) - 1, list(dict.fromkeys(of.groups))
+    boundaries: dict[tuple[int, int, bool, int], tuple[int, tuple[int, int, bool, int]]] = {}
+    unit, boundary = tuple(groups.index(names) for names in of.groups), []
+    for i, layers in enumerate(of.layers):
         behind = i + 1 if i < last else 0
         if last == 0 or (i == last and virtual_stages == 1):
             boundary.append(-1)
             continue
         near, across = of.edges[i].same_node, tensors_across(problem.model, layers[0][1] + 1)
-        boundary.append(boundaries.setdefault((groups, of.groups[behind], near, across), (len(boundaries), (i, behind, near, across)))[0])
-    units = {groups: i for i, groups in reversed([*enumerate(of.groups)])}
-    return _Cut(units=tuple((i, groups) for groups, i in units.items()), kinds=tuple((i, sizes) for _, i, sizes in kinds.values()), kind=tuple(kind),
-                boundaries=tuple(b for _, b in boundaries.values()), boundary=tuple(boundary))
+        boundary.append(boundaries.setdefault((unit[i], unit[behind], near, across), (len(boundaries), (i, behind, near, across)))[0])
+    return _Cut(layers=np.array([layer_sizes(problem, layers) for layers in of.layers]), units=tuple(of.groups.index(names) for names in groups),
+                unit=unit, boundaries=tuple(b for _, b in boundaries.values()), boundary=tuple(boundary))
+
+
+def _gib(size_bytes: Floats) -> Floats:
+    return size_bytes / GIB
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
