@@ -146,6 +146,18 @@ def test_bounds_of_larger_micro_batches_hold_for_smaller_ones_whatever_was_measu
         assert (bound.forward_s + bound.backward_s) / times <= (part.forward_s + part.backward_s) * (1 + 1e-9)
 
 
+def test_a_message_that_was_measured_slow_per_byte_excludes_no_smaller_one():
+    """Twice the micro-batch takes ten times as long to reduce; the bound of the larger must not."""
+    size = 512 * 512 * 2.0                                 # b s h elements of one sequence, in 16 bit
+    of = measured(*(row(ranks=2, bytes=size * b, seconds=s) for b, s in ((1, 0.01), (2, 0.1), (4, 1.0))))
+    spec = unit(tp=2)
+    exact = next(iter(unit_costs(of, spec).layers.values()))
+    for times in (2, 4):
+        bound = next(iter(layer_costs(of, replace(spec, micro_batch_size=times), least=True).layers.values()))
+        slow = next(iter(unit_costs(of, replace(spec, micro_batch_size=times)).layers.values()))
+        assert bound.forward_s / times <= exact.forward_s * (1 + 1e-9) < slow.forward_s / times
+
+
 # ---- what the answer says
 
 

@@ -148,10 +148,11 @@ def test_memory_bound_work_follows_the_largest_measured_kernel():
 @settings(max_examples=60)
 @given(data=st.data(), times=st.sampled_from([2, 3, 4]), b=st.sampled_from([1, 2]))
 def test_bounds_of_larger_micro_batches_hold_for_smaller_ones_whatever_was_measured(data, times, b):
-    """Products and attention measured with noise of a factor of ten, so that larger micro-batches may be slower per sequence."""
+    """Products and attention measured with noise of a factor of a hundred, so that larger micro-batches may be slower per sequence; all far above the
+    launch floor."""
     shapes = [tuple(int(x) for x in s) for size in (1, 2, 4, 8) for m, n, k in products(problem(), size) for s in ((m, n, k), (m, k, n), (k, n, m))]
-    rows = [gemm(*s, data.draw(st.floats(1e-5, 1e-3))) for s in dict.fromkeys(shapes) if data.draw(st.booleans())]
-    cores = [attention(size, forward_s=data.draw(st.floats(1e-5, 1e-3))) for size in (1, 2, 8)]
+    rows = [gemm(*s, data.draw(st.sampled_from([1e-2, 1e-1, 1.0]))) for s in dict.fromkeys(shapes) if data.draw(st.integers(0, 3))]
+    cores = [attention(size, forward_s=data.draw(st.sampled_from([1e-2, 1e-1, 1.0]))) for size in (1, 2, 8)]
     of = measured(*rows, *cores)
     exact, large = unit_costs(of, unit(micro_batch_size=b)), layer_costs(of, unit(micro_batch_size=b * times), least=True)
     for cls, part in exact.layers.items():
