@@ -2,18 +2,17 @@
 import argparse
 import os
 import platform
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.examples import Example, examples
+from benchmarks.pricing import estimate_rows, table_rows
 from solver.search.result import SearchResult
 
-PRICING_S = 2.0                                             # how long each pricing benchmark runs
 _HEAD = """# Speed
 
 Measured by `make bench RECORD=1`; the numbers are of the machine named here and change with it.
@@ -23,10 +22,18 @@ Measured by `make bench RECORD=1`; the numbers are of the machine named here and
 _PRICING = """
 ## Pricing
 
-One call of `estimate` for the uniform strategy named, problem already resolved.
+Processor time of one call of `estimate` for the uniform layout named, on nodes of eight H100s, the problem already resolved: the first layout of a
+problem, then others that differ in how stages run (median of those, each priced for the first time), then the same layout again (median).
 
-| example | layout | median | 95th percentile |
-|---|---|--:|--:|
+| layout | | first | others | again |
+|---|---|--:|--:|--:|
+"""
+_TABLE = """
+Processor time of `price_table` on different legal layouts of one problem, Llama 3.1 70B on 512 H100s: all tensor, pipeline, context and data parallel
+degrees, virtual stages, micro-batches, recompute modes and ZeRO stages. Each row is the same number as `estimate` gives alone.
+
+| layouts | | time | each |
+|--:|---|--:|--:|
 """
 _SEARCH = """
 ## Search
@@ -38,21 +45,13 @@ One call of `search` from a cold start, reading the request not included.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Seconds of repeated calls."""
-
-    median_s: float
-    p95_s: float
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--record", type=Path, help="write the tables to this file")
     parser.add_argument("--time-limit", type=float, default=30.0, help="longest search, in seconds")
     given = parser.parse_args()
     text = _HEAD.format(machine=machine())
-    for title, rows in ((_PRICING, pricing_rows()), (_SEARCH, search_rows(given.time_limit))):
+    for title, rows in ((_PRICING, estimate_rows()), (_TABLE, table_rows()), (_SEARCH, search_rows(given.time_limit))):
         text += title
         print(title.strip(), flush=True)
         for row in rows:
@@ -73,16 +72,6 @@ def machine() -> str:
             f"OR-Tools {ortools.__version__}, {datetime.now(UTC):%Y-%m-%d}")
 
 
-def pricing_rows() -> Iterator[tuple[str, ...]]:
-    """Example, layout, and how long pricing takes."""
-    from solver.cost.estimate import estimate
-
-    for example in examples():
-        strategy = example.strategy()
-        took = timed(lambda e=example, s=strategy: estimate(e.problem, s), PRICING_S)    # type: ignore[misc]
-        yield example.name, f"tp {strategy.tp}, pp {strategy.pp}, dp {strategy.dp}", f"{took.median_s * 1e3:.2f} ms", f"{took.p95_s * 1e3:.2f} ms"
-
-
 def search_rows(time_limit_s: float) -> Iterator[tuple[str, ...]]:
     """Example, size, and how the search went."""
     for example in examples():
@@ -100,19 +89,6 @@ def searched(example: Example, time_limit_s: float) -> tuple[SearchResult, float
     options = replace(example.request.search, time_limit_s=time_limit_s)
     result = search(example.problem, example.request.objective, example.request.constraints, options, lambda progress: None, lambda: False)
     return result, time.perf_counter() - begun_s
-
-
-def timed(call: Callable[[], object], for_s: float) -> Timing:
-    """Median and 95th percentile of calls over about `for_s` seconds, the first one left out."""
-    call()
-    took: list[float] = []
-    end_s = time.perf_counter() + for_s
-    while not took or time.perf_counter() < end_s:
-        begun_s = time.perf_counter()
-        call()
-        took.append(time.perf_counter() - begun_s)
-    took.sort()
-    return Timing(median_s=statistics.median(took), p95_s=took[min(len(took) - 1, int(len(took) * 0.95))])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 The same steps in the same order as solver.simulate.rounds and .drift take for one plan, so that both give the same digits.
 """
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 FOREVER = 1e9
+SHAPES_KEPT = 256
 
 
 def waves_s(forward_s: Floats, backward_s: Floats, rounds: Ints) -> Floats:
@@ -97,7 +99,7 @@ class _Runs:
 
     def time(self, states: _States, first: int, last: int, total: int, gaps: list[Floats] | None = None) -> None:
         """As `drift._Run.time`, with `total` waves that have a forward of the first stage."""
-        p, v, warm_up, rows = self.stages, self.virtual, self.warm_up, np.arange(self.stages)
+        p, v, period, warm_up, (forward, backward) = self.stages, self.virtual, self.period, self.warm_up, _rows(self.stages, self.virtual)
         ahead, behind, free = states.ahead, states.behind, states.free
         for wave in range(first, last):
             low, high = max(0, wave - total + 1), min(p, wave + 1)
@@ -107,7 +109,7 @@ class _Runs:
                 if gaps is not None:
                     gaps.append(free - ahead[:p])
                 now = np.maximum(free[low:high], ahead[low:high])
-                now += self.forward[(rows * v + (wave - rows) // p % v)[low:high]]
+                now += self.forward[forward[wave % period, low:high]]
                 free[low:high] = ahead[low + 1:high + 1] = now
             low, high = max(0, warm_up - wave), min(p, total + warm_up - wave)
             if low < high:
@@ -116,8 +118,16 @@ class _Runs:
                 if gaps is not None:
                     gaps.append(free - behind[1:])
                 now = np.maximum(free[low:high], behind[low + 1:high + 1])
-                now += self.backward[(rows * v + v - 1 - (wave + rows - warm_up) // p % v)[low:high]]
+                now += self.backward[backward[wave % period, low:high]]
                 free[low:high] = behind[low:high] = now
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _rows(stages: int, virtual: int) -> tuple[Ints, Ints]:
+    """[waves of a round, stages] which virtual stage each stage runs forward and backward, counted through all stages."""
+    wave, stage, warm_up = np.arange(stages * virtual)[:, None], np.arange(stages), stages * virtual + stages - 2
+    return (stage * virtual + (wave - stage) // stages % virtual,
+            stage * virtual + virtual - 1 - (wave + stage - warm_up) // stages % virtual)
 
 
 def _drifting(run: _Runs, rounds: Ints) -> Floats:
