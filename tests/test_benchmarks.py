@@ -1,19 +1,40 @@
-"""The measuring program measures."""
+"""The measuring program measures what it says: every example, layouts that are legal and differ."""
 from pathlib import Path
 
-from benchmarks.__main__ import timed
 from benchmarks.examples import examples
+from benchmarks.pricing import CASES, TABLE, cpu_s, legal_layouts, others
+from solver.cost.estimate import estimate
+from solver.cost.table import price_table
+
+MEMORY = {"memory.over"}
 
 
-def test_every_example_has_a_layout_to_price() -> None:
-    found = list(examples())
-    assert {e.name for e in found} == {p.stem for p in (Path(__file__).parents[1] / "examples").glob("*.json")}
-    for example in found:
-        strategy = example.strategy()
-        assert strategy.world_size == example.problem.cluster.gpus
+def test_every_example_is_searched() -> None:
+    assert {e.name for e in examples()} == {p.stem for p in (Path(__file__).parents[1] / "examples").glob("*.json")}
 
 
-def test_timings_are_of_calls() -> None:
+def test_layouts_that_are_timed_obey_every_rule_but_the_memory() -> None:
+    for case in CASES:
+        found = estimate(case.problem(), case.strategy)
+        assert {reason.code for reason in found.reasons} <= MEMORY, case.name
+
+
+def test_other_layouts_differ() -> None:
+    found = list(others(CASES[0].problem(), CASES[0].strategy))
+    assert CASES[0].strategy not in found and len(set(found)) == len(found) == 31
+
+
+def test_the_table_is_of_different_legal_layouts_with_the_numbers_of_estimates() -> None:
+    of = TABLE.problem()
+    layouts = legal_layouts(of, 200)
+    assert len(set(layouts)) == 200 and any(s.virtual_stages > 1 for s in layouts)
+    table = price_table(of, layouts)
+    for row, s in enumerate(layouts):
+        alone = estimate(of, s)
+        assert {reason.code for reason in alone.reasons} <= MEMORY
+        assert alone.step_time_s == table.step_time_s[row]
+
+
+def test_calls_are_timed() -> None:
     calls: list[int] = []
-    took = timed(lambda: calls.append(1), 0.01)
-    assert len(calls) >= 2 and 0 <= took.median_s <= took.p95_s
+    assert cpu_s(lambda: calls.append(1)) >= 0.0 and calls == [1]
