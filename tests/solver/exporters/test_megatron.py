@@ -80,7 +80,8 @@ def test_notes_state_what_is_predicted() -> None:
     found, text = estimate(of, plan), _files(of, plan)["README.txt"]
     assert found.step_time_s and found.memory and found.risk == "safe" and "WARNING" not in text
     (stage,) = found.memory.stages
-    for said in (f"step time {found.step_time_s:.4g} s", f"{found.tokens_per_s:,.0f} tokens/s", f"expected error {100 * found.confidence.expected_error:.0f} %", "tp 2, cp 4, dp 4, pp 1",
+    for said in (f"step time {found.step_time_s:.4g} s", f"{found.tokens_per_s:,.0f} tokens/s", "tp 2, cp 4, dp 4, pp 1",
+                 f"expected error {100 * found.confidence.expected_error:.0f} %",
                  f"stage 0: {stage.total_gib:.1f} GiB per GPU at the peak, of {stage.capacity_gib:.1f} GiB", "memory risk: safe"):
         assert said in text, said
 
