@@ -13,8 +13,8 @@ from solver.domain.model import LayerClass
 def hiding_rounds(stages: int, virtual_stages: int) -> float:
     """Micro-batches of a stage's computation that run after a layer's last backward (or before its first forward), at most.
 
-    Without virtual stages the last micro-batch alone: 1. With v of them on p stages a chunk is done p (v - 1) chunk passes before the drain ends: p (v -
-    1) / v micro-batches.
+    Without virtual stages the last micro-batch alone: 1. With v of them on p stages a chunk is done p (v - 1) chunk passes before the drain ends:
+    p (v - 1) / v micro-batches.
     """
     return 1.0 if virtual_stages == 1 else max(1.0, stages * (virtual_stages - 1) / virtual_stages)
 
