@@ -1,5 +1,6 @@
 """What one layer, the embedding and the head cost on one GPU of a unit: seconds per micro-batch by cause, and bytes."""
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from solver.catalog.efficiency import Stack
 from solver.cost import ends, memory, profiles, synchronise
@@ -19,9 +20,17 @@ from solver.domain.identity import Same
 from solver.domain.model import LayerClass
 from solver.domain.profiles import EMBEDDING, HEAD
 
+UNITS_AT_WORK = 64                                         # whose shares are kept while their parts are priced
+
 
 def share_of(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) -> Share:
     """What one GPU of a unit sees of a micro-batch. Eager norms cost more only where they are RMSNorms, which gated models have."""
+    return _share_of(Same(shared), Same(machine), Same(spec), Same(stack))
+
+
+@lru_cache(maxsize=UNITS_AT_WORK)
+def _share_of(setting: Same[Setting], of: Same[Machine], unit: Same[UnitSpec], by: Same[Stack]) -> Share:
+    shared, machine, spec, stack = setting.value, of.value, unit.value, by.value
     workload = shared.workload
     eager = workload.norm_kernel == "eager" or (workload.norm_kernel == "auto" and stack.eager_norm)
     return Share(sequences=spec.micro_batch_size / spec.dp, seq_len=workload.seq_len, tp=spec.tp, cp=spec.cp, ep=spec.ep, etp=spec.etp,
@@ -228,7 +237,7 @@ def _end(shared: Setting, spec: UnitSpec, traffic: DataTraffic, work: ends.EndWo
 
 def embedding_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic) -> PartCost:
     share = share_of(shared, machine, spec, stack)
-    work = ends.embedding_work(shared, machine, _path_of(shared, machine), share)
+    work = _embedding_work(shared, Same(machine), share)
     work = profiles.end_work(shared, machine, spec, EMBEDDING, work)
     return _end(shared, spec, traffic, work, embedding_holding(shared, spec), 0.0)
 

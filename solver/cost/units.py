@@ -50,12 +50,12 @@ _table = memoised(_build)
 
 def layer_costs(problem: Problem, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
     """The part of `unit_costs` that bounds on whole families need: layers and room alone. `least`: times bounded as in `layer_part`."""
-    return _layer_costs(setting(problem), spec, least=least)
+    shared = setting(problem)
+    return _layer_costs(shared, spec, synchronise.data_traffic(shared, spec), least=least)
 
 
-def _layer_costs(shared: Setting, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
+def _layer_costs(shared: Setting, spec: UnitSpec, traffic: DataTraffic, *, least: bool = False) -> LayerCosts:
     stack = shared.constants.stack(spec.framework)
-    traffic = synchronise.data_traffic(shared, spec)
     machines = [(shared.floor_machines if least else shared.machines)[name] for name in spec.groups]
     buffers = [_buffers(shared, m, spec, stack) for m in machines]
     return LayerCosts(
@@ -69,7 +69,7 @@ def costs_under(shared: Setting, spec: UnitSpec) -> UnitCosts:
     stack = shared.constants.stack(spec.framework)
     traffic = synchronise.data_traffic(shared, spec)
     machines = [shared.machines[name] for name in spec.groups]
-    held = _layer_costs(shared, spec)
+    held = _layer_costs(shared, spec, traffic)
     layers = held.layers
     embedding = _slowest([embedding_part(shared, m, spec, stack, traffic) for m in machines])
     head = _slowest([head_part(shared, m, spec, stack, traffic, layers[shared.layers[-1]]) for m in machines])
