@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from service.api.strict_json import MalformedJson
 from service.db.engine import UNAVAILABLE
+from service.jobs.calibrations import CalibrationSetBusy, CalibrationSetFull, NoSuchCalibrationSet, NoSuchObservation
 from service.jobs.core import NoLayout, NoSuchPlan
 from service.jobs.failures import problem
 from service.jobs.profile_sets import NoSuchProfileSet, ProfileSetRefused
@@ -39,6 +40,10 @@ TABLE: dict[type[Exception], tuple[int, str, str]] = {
     NoLayout: (409, "no-layout", "The plan holds no layout"),
     NoSuchProfileSet: (404, "no-such-profile-set", "There is no such profile set"),
     ProfileSetRefused: (409, "profile-set-refused", "The profile set cannot be kept"),
+    NoSuchCalibrationSet: (404, "no-such-calibration-set", "There is no such calibration set"),
+    NoSuchObservation: (404, "no-such-observation", "There is no such observation"),
+    CalibrationSetFull: (409, "calibration-set-full", "There is no room for another observation"),
+    CalibrationSetBusy: (503, "calibration-set-busy", "The calibration set is being changed by others"),
     ExportError: (409, "not-expressible", "The launcher cannot express this plan"),
     JudgeError: (500, "answer-refused", "The answer did not pass the judge"),
     QueueFull: (503, "queue-full", "Too many plans are waiting"),
@@ -67,7 +72,7 @@ def document(error: Exception) -> dict[str, Any]:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     body = document(error)
-    if body["status"] >= 500 and not isinstance(error, QueueFull):
+    if body["status"] >= 500 and not isinstance(error, QueueFull | CalibrationSetBusy):
         LOG.error("request failed", method=request.method, path=request.url.path, exc_info=error)
     return response(body, getattr(error, "headers", None))
 

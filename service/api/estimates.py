@@ -20,6 +20,6 @@ async def create_estimate(request: Request, core: CoreOf, owner: Owner) -> Respo
 
 
 def _estimate(core: Core, owner: str, raw: bytes) -> bytes:
-    asked = core.profile_sets.expanded(body.checked(raw, EstimateRequest), owner)
+    asked = core.stored.expanded(body.checked(raw, EstimateRequest), owner)
     problem = core.planner.problem(asked)
     return json_bytes(estimate_body(core.planner.estimate(problem, asked), problem.assumptions))

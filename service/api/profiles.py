@@ -33,7 +33,7 @@ async def keep_set(request: Request, core: CoreOf, owner: Owner) -> Response:
 
 
 def _keep(core: Core, owner: str, raw: bytes) -> Response:
-    stored, new, assumptions = core.profile_sets.keep(body.checked(raw, NamedProfileSet), owner)
+    stored, new, assumptions = core.stored.profile_sets.keep(body.checked(raw, NamedProfileSet), owner)
     return Response(json_bytes(_line(stored) | {"assumptions": assumptions}), status_code=201 if new else 200, media_type="application/json",
                     headers={"Location": f"/v1/profiles/{stored.name}"})
 
@@ -42,7 +42,7 @@ def _keep(core: Core, owner: str, raw: bytes) -> Response:
             openapi_extra=described(None, {200: "ProfileSetPage"}))
 def list_sets(core: CoreOf, owner: Owner, limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
               cursor: Annotated[str | None, Query(pattern=NAME, description="next_cursor of the page before")] = None) -> Response:
-    lines = core.profile_sets.table.page(owner, cursor, limit + 1)
+    lines = core.stored.profile_sets.table.page(owner, cursor, limit + 1)
     page = lines[:limit]
     return Response(json_bytes({"items": [_line(s) for s in page], "next_cursor": page[-1].name if len(lines) > limit else None}),
                     media_type="application/json")
@@ -51,7 +51,7 @@ def list_sets(core: CoreOf, owner: Owner, limit: Annotated[int, Query(ge=1, le=M
 @router.get("/profiles/{name}", summary="Read a set of measurements with all its rows", response_class=Response,
             openapi_extra=described(None, {200: "ProfileSetAnswer"}))
 def read_set(name: SetName, core: CoreOf, owner: Owner) -> Response:
-    stored, rows = core.profile_sets.read(name, owner)
+    stored, rows = core.stored.profile_sets.read(name, owner)
     head = {"name": stored.name, "digest": stored.digest, "created_ms": stored.created_ms}
     return Response(json_bytes(head)[:-1] + b"," + rows[1:], media_type="application/json")
 
@@ -59,7 +59,7 @@ def read_set(name: SetName, core: CoreOf, owner: Owner) -> Response:
 @router.delete("/profiles/{name}", summary="Delete a set of measurements; answers that rest on it stay", response_class=Response,
                status_code=204, openapi_extra=described(None, {204: "nothing"}))
 def drop_set(name: SetName, core: CoreOf, owner: Owner) -> Response:
-    core.profile_sets.drop(name, owner)
+    core.stored.profile_sets.drop(name, owner)
     return Response(status_code=204)
 
 

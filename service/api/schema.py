@@ -8,10 +8,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from service.db.plans import PlanLine
+from solver.domain.calibration import Accuracy, Calibration, Learned, Predicted
 from solver.domain.estimate import Estimate, Reason
 from solver.domain.plan import Plan
 from solver.domain.profile_set import NamedProfileSet
-from solver.domain.request import EstimateRequest, PlanRequest
+from solver.domain.request import EstimateRequest, Measured, ObservationRequest, PlanRequest
 from solver.errors import Assumption
 from solver.search.result import Baseline, Progress, Rejected, Relaxation, SearchReport
 
@@ -154,8 +155,93 @@ class ProfileSetAnswer(NamedProfileSet):
     created_ms: int
 
 
-REQUESTS = (EstimateRequest, PlanRequest, NamedProfileSet)
-ANSWERS = (EstimateAnswer, PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, ExportList, Catalogue, StrategyList,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitAnswer:
+    """The newest fit of a calibration set: what each coefficient is multiplied with, and how well runs are predicted by it."""
+
+    version: str
+    runs: int
+    expected_error: float
+    coefficients: tuple[Learned, ...]
+    step_time: Accuracy | None
+    peak_memory: Accuracy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationLine:
+    """A measured run, and what is predicted of its layout before and after calibration."""
+
+    id: str
+    created_ms: int
+    measured: Measured
+    before: Predicted
+    after: Predicted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptObservation(ObservationLine):
+    """The answer of POST /v1/observations."""
+
+    calibration_set: str
+    fit: FitAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObservation:
+    id: str
+    created_ms: int
+    calibration_set: str
+    request: ObservationRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawal:
+    """`fit` is null where no observation is left."""
+
+    id: str
+    calibration_set: str
+    fit: FitAnswer | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationLine:
+    """A calibration set. `fit` is null where it holds no observation."""
+
+    name: str
+    created_ms: int
+    changed_ms: int
+    observations: int
+    fit: FitAnswer | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationPage:
+    items: tuple[CalibrationLine, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFit:
+    created_ms: int
+    cost_model: str
+    calibration: Calibration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationAnswer:
+    """A calibration set with its observations and every fit that was made of it, newest first."""
+
+    name: str
+    created_ms: int
+    changed_ms: int
+    fit: FitAnswer | None
+    observations: tuple[ObservationLine, ...]
+    fits: tuple[KeptFit, ...]
+
+
+REQUESTS = (EstimateRequest, PlanRequest, ObservationRequest, NamedProfileSet)
+ANSWERS = (EstimateAnswer, PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, KeptObservation, StoredObservation, Withdrawal,
+           CalibrationPage, CalibrationAnswer, ExportList, Catalogue, StrategyList,
            ProblemAnswer)
 
 

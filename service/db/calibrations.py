@@ -1,5 +1,4 @@
 """All SQL about calibration sets, their observations and fits. A change and the fit that follows from it are one transaction."""
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -70,14 +69,16 @@ class CalibrationTable:
             row = c.execute(query).first()
         return None if row is None else SetState(**row._mapping)
 
-    def names(self, owner: str) -> Sequence[str]:
+    def count(self, owner: str) -> int:
         with self.engine.connect() as c:
-            return c.execute(sa.select(SETS.name).where(SETS.owner == owner).order_by(SETS.name)).scalars().all()
+            return c.execute(sa.select(sa.func.count()).where(SETS.owner == owner)).scalar_one()
 
-    def sets(self, owner: str) -> list[tuple[SetState, int]]:
-        """All sets of an owner by name, each with the number of its observations."""
+    def page(self, owner: str, after: str | None, limit: int) -> list[tuple[SetState, int]]:
+        """Sets of an owner by name, those behind the name `after`, each with the number of its observations."""
         count = sa.select(sa.func.count()).where(RUNS.set_id == SETS.id).scalar_subquery().label("observations")
-        query = sa.select(*STATE, count).where(SETS.owner == owner).order_by(SETS.name)
+        query = sa.select(*STATE, count).where(SETS.owner == owner).order_by(SETS.name).limit(limit)
+        if after is not None:
+            query = query.where(SETS.name > after)
         with self.engine.connect() as c:
             rows = [dict(row._mapping) for row in c.execute(query)]
         return [(SetState(**{k: v for k, v in row.items() if k != "observations"}), row["observations"]) for row in rows]
@@ -104,10 +105,13 @@ class CalibrationTable:
 
     def fits(self, set_id: str) -> list[StoredFit]:
         """Every fit that was ever made of a set, newest first."""
-        query = (sa.select(*FIT).where(FITS.set_id == set_id)
-                 .order_by(FITS.created_ms.desc(), FITS.version))
+        query = sa.select(*FIT).where(FITS.set_id == set_id).order_by(FITS.created_ms.desc(), FITS.version)
         with self.engine.connect() as c:
             return [StoredFit(**row._mapping) for row in c.execute(query)]
+
+    def fit_count(self, set_id: str) -> int:
+        with self.engine.connect() as c:
+            return c.execute(sa.select(sa.func.count()).where(FITS.set_id == set_id)).scalar_one()
 
     def fit(self, owner: str, version: str, name: str | None = None) -> StoredFit | None:
         """A fit of one of an owner's sets, of the named one if a name is given."""

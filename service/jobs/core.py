@@ -3,16 +3,19 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from service.db.calibrations import CalibrationTable
 from service.db.engine import Engine, is_reachable, migrate, open_engine
 from service.db.idempotency import IdempotencyTable
 from service.db.plans import PlanState, PlanTable
 from service.db.profile_sets import ProfileSetTable
+from service.jobs.calibrations import Calibrations
 from service.jobs.planner import LibraryPlanner
 from service.jobs.port import Planner
 from service.jobs.profile_sets import ProfileSets
 from service.jobs.queue import PlanQueue, WorkerEngine
 from service.jobs.render import resource_body
 from service.jobs.solve import plan_request
+from service.jobs.stored import StoredSets
 from service.jobs.submit import Submitter
 from service.settings import Settings
 from solver.domain.plan import Plan
@@ -40,7 +43,7 @@ class Core:
     plans: PlanTable
     idempotency: IdempotencyTable
     queue: PlanQueue
-    profile_sets: ProfileSets
+    stored: StoredSets
     submitter: Submitter
     workers: WorkerEngine | None
 
@@ -96,12 +99,12 @@ def open_core(settings: Settings, planner: Planner | None = None) -> Core:
     engine = open_engine(settings.database)
     migrate(engine)
     plans = PlanTable(engine)
-    profile_sets = ProfileSets(settings, ProfileSetTable(engine))
+    stored = StoredSets(ProfileSets(settings, ProfileSetTable(engine)), Calibrations(settings, CalibrationTable(engine), planner))
     queue = PlanQueue(settings, plans)
     workers = WorkerEngine(settings, plans, queue, planner) if settings.solves else None
     queue.put_missing()
     return Core(settings=settings, planner=planner, engine=engine, plans=plans, idempotency=IdempotencyTable(engine), queue=queue,
-                profile_sets=profile_sets, submitter=Submitter(settings, plans, planner, profile_sets, queue.put), workers=workers)
+                stored=stored, submitter=Submitter(settings, plans, planner, stored, queue.put), workers=workers)
 
 
 

@@ -1,10 +1,8 @@
 """Stored sets of measurements: kept by name for the key that posted them, and put into the requests that name them."""
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import TypeVar
 
-import orjson
 from pydantic import TypeAdapter
 
 from service.db.profile_sets import ProfileSetTable, StoredSet
@@ -14,7 +12,7 @@ from solver.domain.profile_set import KINDS, NamedProfileSet, ProfileSet
 from solver.domain.request import EstimateRequest, PlanRequest
 from solver.errors import Assumption, Fault, UnknownName
 
-Request = TypeVar("Request", PlanRequest, EstimateRequest)
+Request = TypeVar("Request", bound=PlanRequest | EstimateRequest)
 NAMED_AT_MOST = 20                                         # sets that a refusal lists
 
 
@@ -83,8 +81,3 @@ class ProfileSets:
 
 
 _CONTENT: TypeAdapter[ProfileSet] = TypeAdapter(ProfileSet)
-
-
-def with_set(body: bytes, request: PlanRequest) -> bytes:
-    """A posted body with the set in place of its name; integers of any size stay as they are."""
-    return json.dumps(json.loads(body) | {"profile_set": orjson.loads(json_bytes(request.profile_set))}, separators=(",", ":")).encode()

@@ -47,7 +47,8 @@ def solve(planner: Planner, body: bytes, report: Callable[[Progress], None], can
     request = plan_request().validate_json(body)
     problem = planner.problem(request)
     result = planner.search(problem, request.objective, request.constraints, request.search, report, cancelled)
-    result = _with_versions(result, dataclasses.replace(planner.versions(), profiles=measurements(request, problem)))
+    calibration = problem.calibration.version if problem.calibration is not None else ""
+    result = _with_versions(result, dataclasses.replace(planner.versions(), profiles=measurements(request, problem), calibration=calibration))
     _refuse_bad(planner, problem, request, result)
     return Solved(outcome=result.outcome, stopped=result.search.stopped, has_plan=result.plan is not None,
                   step_time_s=result.predicted.step_time_s if result.predicted is not None else None,

@@ -10,8 +10,8 @@ import orjson
 from service.db.plans import NewPlan, PlanTable
 from service.jobs.planner import solver_version
 from service.jobs.port import Planner
-from service.jobs.profile_sets import ProfileSets, with_set
 from service.jobs.render import json_bytes
+from service.jobs.stored import StoredSets, with_sets
 from service.settings import Settings
 from solver.domain.problem import Problem
 from solver.domain.problem import fingerprint as canonical_digest
@@ -41,15 +41,14 @@ class Submitter:
     settings: Settings
     plans: PlanTable
     planner: Planner
-    profile_sets: ProfileSets
+    stored: StoredSets
     put: Callable[[str], None]
 
     def submit(self, body: bytes, request: PlanRequest, owner: str = "", fresh: bool = False) -> Submission:
         """Ask for a plan. `fresh` neither looks at earlier answers nor joins a request in flight. Raises `InputError` and `QueueFull`."""
         self._refuse_long(request)
-        if isinstance(request.profile_set, str):
-            request = self.profile_sets.expanded(request, owner)
-            body = with_set(body, request)
+        request = self.stored.expanded(request, owner)
+        body = with_sets(body, request)
         versions = json_bytes({**dataclasses.asdict(self.planner.versions()), "solver": solver_version()})
         limit_s = request.search.time_limit_s
         request_key = self._request_key(request, versions)

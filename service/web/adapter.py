@@ -33,7 +33,7 @@ class ServiceBackend:
     def check(self, request: Request, body: Json) -> None:
         with _refusals():
             core = _core(request)
-            core.planner.problem(core.profile_sets.expanded(self.read(_raw(body)), _owner(request)))
+            core.planner.problem(core.stored.expanded(self.read(_raw(body)), _owner(request)))
 
     def submit(self, request: Request, body: Json) -> str:
         raw = _raw(body)

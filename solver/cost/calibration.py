@@ -4,6 +4,9 @@ from dataclasses import dataclass, replace
 
 from solver.catalog.efficiency import Efficiency
 from solver.domain.calibration import Calibration
+from solver.errors import Fault, InputError
+
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,9 @@ class Coefficient:
     highest: float
     apply: Callable[[Efficiency, float], Efficiency]
     inverse: bool = False
+
+    def allows(self, by: float) -> bool:
+        return self.lowest * (1.0 - ROUNDING) <= by <= self.highest * (1.0 + ROUNDING)
 
 
 def _network(constants: Efficiency, by: float) -> Efficiency:
@@ -39,7 +45,7 @@ def _elementwise(constants: Efficiency, by: float) -> Efficiency:
 
 
 TIMES: tuple[Coefficient, ...] = (
-    Coefficient(name="network", meaning="bandwidth between nodes that communication achieves", sigma=2.5, lowest=0.03, highest=1.2, inverse=True,
+    Coefficient(name="network", meaning="bandwidth between nodes that communication achieves", sigma=2.5, lowest=0.03, highest=1.05, inverse=True,
                 apply=_network),
     Coefficient(name="compute", meaning="time of matrix products: clocks and libraries", sigma=0.08, lowest=0.7, highest=1.4, apply=_compute),
     Coefficient(name="elementwise", meaning="bytes that norms, residuals and activation functions move: fusion of kernels", sigma=0.3, lowest=0.4,
@@ -47,6 +53,16 @@ TIMES: tuple[Coefficient, ...] = (
 )
 MEMORY: tuple[Coefficient, ...] = ()
 COEFFICIENTS: tuple[Coefficient, ...] = TIMES + MEMORY
+
+
+def checked(calibration: Calibration) -> Calibration:
+    """The calibration; raises `InputError` where a multiplier is beyond what a fit could have found."""
+    known = {c.name: c for c in COEFFICIENTS}
+    faults = [Fault(pointer=f"/coefficients/{i}/1", message=f"{name} times {by:g}", legal=f"{known[name].lowest:g} to {known[name].highest:g}")
+              for i, (name, by) in enumerate(calibration.coefficients) if name in known and not known[name].allows(by)]
+    if faults:
+        raise InputError(*faults)
+    return calibration
 
 
 def calibrated(constants: Efficiency, calibration: Calibration) -> Efficiency:

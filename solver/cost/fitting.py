@@ -6,38 +6,21 @@ import numpy as np
 
 from solver.catalog.efficiency import efficiency
 from solver.cost.calibration import COEFFICIENTS, MEMORY, TIMES, Coefficient
-from solver.cost.least_squares import Limits, left_out, minimum
+from solver.cost.least_squares import Limits, left_out, minimum, penalty
 from solver.cost.observation import Observation, Run, run_of, without_repeats
 from solver.cost.responses import Numbers, Response, Table, table
-from solver.domain.calibration import Calibration
+from solver.cost.version import COST_MODEL_VERSION
+from solver.domain.calibration import Accuracy, Calibration, Learned
 from solver.domain.problem import fingerprint
 
-GAIN = 0.02                                                # share of the left-out loss that a coefficient has to save
+GAIN = 0.02                                                # share of the left-out loss that a coefficient has to save, with many runs
+GAIN_OF_RUNS = 0.75                                        # over the number of runs: the share with few, whose left-out loss is mostly chance
+EVIDENCE = 0.5                                             # by how much a network that is far off lowers the fit's sum, in squares of its noise
 LEAST_ERROR = 0.01                                         # repeated measurements of one layout differ by so much
 ANALYTIC_RUNS = 2.0                                        # runs that the formulas' own error counts for beside what was seen
 TELLING = 0.01                                             # least change of a prediction by which a run says something of a coefficient
 SLOW_NETWORK = 0.3                                         # a network slower than this share of the default needs two layouts that say so
 UNLIKE_BYTES = 1.1                                         # ratio of the seconds on the network by which two layouts count as different
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What became of one coefficient: its multiplier, and why it stayed at 1 where it did."""
-
-    name: str
-    meaning: str
-    multiplier: float
-    kept_at_default: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
-    """Mean of |predicted / measured - 1| over runs: with nothing calibrated, with the fit, and with fits that had not seen the run at hand."""
-
-    runs: int
-    before: float
-    after: float
-    left_out: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +41,8 @@ def fit(observations: Sequence[Observation], set_name: str) -> Calibration:
 def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
     """Fit few multipliers by robust least squares on log(predicted / measured), with log-normal priors at 1.
 
-    Coefficients join one by one, the one first that lowers most the error of runs left out of the fit in turn; one that raises it stays at 1. Times
-    and memory are apart. Repeats of one layout count once. Deterministic: the same runs in the same order give the same digits.
+    Coefficients join one by one, the one first that lowers most the error of runs left out of the fit in turn; one that does not lower it clearly
+    stays at 1. A network that is far off joins by its own evidence. Times and memory are apart. Repeats of one layout count once. Deterministic: the same runs in the same order give the same digits.
     """
     distinct = without_repeats(runs)
     timed = [(r.time, r.step_time_s) for r in distinct if r.time is not None and r.step_time_s is not None]
@@ -72,7 +55,7 @@ def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
         set_name=set_name, version="", coefficients=tuple((c.name, learned[c.name].multiplier) for c in COEFFICIENTS),
         expected_error=_expected_error(seen, error), runs=len(seen), archs=tuple(sorted({a for r in seen for a in r.archs})),
         experts=tuple(sorted({r.experts for r in seen})), most_gpus=max((r.gpus for r in seen), default=1))
-    version = fingerprint(bare)[:16]
+    version = fingerprint([COST_MODEL_VERSION, bare])[:16]
     calibration = Calibration(**{**{name: getattr(bare, name) for name in Calibration.__dataclass_fields__}, "version": version})
     return Fitted(calibration=calibration, learned=tuple(learned[c.name] for c in COEFFICIENTS), step_time=step_time, peak_memory=peak_memory)
 
@@ -84,9 +67,9 @@ def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response
     everything = table(coefficients, [r for r, _ in runs], [m for _, m in runs])
     limits = {c.name: _limits(c, everything.of([c.name])) for c in coefficients}
     open_names = [c.name for c in coefficients if _is_told(everything.of([c.name]))]
-    chosen: list[str] = []
-    errors = left_out(everything.of([]), [])
-    best = _loss(errors)
+    chosen = [c.name for c in coefficients if c.name in open_names and _is_far_off(c, everything.of([c.name]), limits[c.name])]
+    errors = left_out(everything.of(chosen), [limits[n] for n in chosen])
+    best, least_gain = _loss(errors), max(GAIN, GAIN_OF_RUNS / len(runs))
     while True:
         trials: list[tuple[float, int, list[str], Numbers]] = []
         for name in open_names:
@@ -94,7 +77,7 @@ def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response
                 names = [n for n in open_names if n in chosen or n == name]
                 found = left_out(everything.of(names), [limits[n] for n in names])
                 trials.append((_loss(found), len(trials), names, found))
-        if not trials or min(trials)[0] >= best * (1.0 - GAIN):
+        if not trials or min(trials)[0] >= best * (1.0 - least_gain):
             break
         best, _, chosen, errors = min(trials, key=lambda t: t[:2])
     part = everything.of(chosen)
@@ -124,6 +107,14 @@ def _limits(coefficient: Coefficient, single: Table) -> Limits:
         if len(telling) < 2 or telling.max() < UNLIKE_BYTES * telling.min():
             low = max(low, np.log(SLOW_NETWORK))
     return Limits(sigma=coefficient.sigma, low=float(low), high=float(high))
+
+
+def _is_far_off(coefficient: Coefficient, single: Table, limits: Limits) -> bool:
+    """Whether runs say by themselves that a speed is far from its default: few of them depend on it, so that leaving these out would leave nothing."""
+    if not coefficient.inverse or limits.low >= np.log(SLOW_NETWORK):
+        return False
+    z = minimum(single, [limits])
+    return bool(z[0] < np.log(SLOW_NETWORK) and penalty(single, np.zeros(1), [limits]) - penalty(single, z, [limits]) >= EVIDENCE)
 
 
 def _loss(errors: Numbers) -> float:

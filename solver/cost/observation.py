@@ -9,6 +9,7 @@ from solver.cost.price import step_time_s
 from solver.cost.responses import Response, response
 from solver.cost.setting import setting
 from solver.cost.stage_memory import memory_of
+from solver.domain.calibration import Calibration, Predicted
 from solver.domain.degrees import Strategy
 from solver.domain.layout import Layout
 from solver.domain.plan import Plan
@@ -78,3 +79,9 @@ def _merged(same: Sequence[Run]) -> Run:
     peaks = [r.peak_memory_gib for r in same if r.peak_memory_gib is not None]
     return replace(same[0], step_time_s=median(times) if times else None, peak_memory_gib=median(peaks) if peaks else None,
                    time=next((r.time for r in same if r.time is not None), None), memory=next((r.memory for r in same if r.memory is not None), None))
+
+
+def predicted(run: Run, calibration: Calibration | None) -> Predicted:
+    """What is predicted of a run's layout, with a calibration or without."""
+    problem = replace(run.problem, calibration=calibration)
+    return Predicted(step_time_s=step_time_s(problem, run.layout), peak_memory_gib=memory_of(problem, run.layout).peak_gib)

@@ -1,10 +1,11 @@
-"""The bodies of POST /v1/estimates and POST /v1/plans, as posted: names not yet resolved against the catalogue."""
-from dataclasses import dataclass
+"""The bodies of POST /v1/estimates, POST /v1/plans and POST /v1/observations, as posted: names not yet resolved against the catalogue."""
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-from solver.domain.bounds import PYDANTIC, Label, Name, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Label, Name, Positive, refuse_bad_values
+from solver.domain.calibration import Calibration
 from solver.domain.cluster import ClusterSpec
 from solver.domain.degrees import Strategy
 from solver.domain.model import Architecture
@@ -46,12 +47,41 @@ class EstimateRequest:
     memory_margin: Annotated[float, Ge(0.0), Le(0.9)] | None = None
     profiles: Profiles | None = None
     profile_set: Name | ProfileSet | None = None           # the name of a stored set, or a set itself
-    calibration_set: Name | None = None
+    calibration_set: Name | Calibration | None = None      # the name of a stored set, or one fit of a set
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
         if (self.strategy is None) == (self.plan is None):
             raise InputError(Fault(pointer="/strategy", message="exactly one of strategy and plan is needed", legal="strategy or plan"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured of one run: seconds of an optimizer step (loading of data and checkpoints apart), the largest GiB that the allocator held on
+    any GPU, or one of the two."""
+
+    __pydantic_config__ = PYDANTIC
+    step_time_s: Positive | None = None
+    peak_memory_gib: Positive | None = None
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
+        if self.step_time_s is None and self.peak_memory_gib is None:
+            raise InputError(Fault(pointer="", message="nothing was measured", legal="step_time_s, peak_memory_gib, or both"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationRequest(EstimateRequest):
+    """One measured run: the body of an estimate, the set that it belongs to, and what was measured."""
+
+    calibration_set: Name
+    measured: Measured
+
+    @property
+    def asked(self) -> EstimateRequest:
+        """The estimate of the same layout, with nothing calibrated."""
+        given = {f.name: getattr(self, f.name) for f in fields(EstimateRequest)}
+        return EstimateRequest(**given | {"calibration_set": None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +97,7 @@ class PlanRequest:
     search: SearchOptions = SearchOptions()
     profiles: Profiles | None = None
     profile_set: Name | ProfileSet | None = None           # the name of a stored set, or a set itself
-    calibration_set: Name | None = None
+    calibration_set: Name | Calibration | None = None      # the name of a stored set, or one fit of a set
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)

@@ -2,6 +2,7 @@
 from dataclasses import replace
 
 from solver.catalog.loader import preset
+from solver.cost.calibration import checked
 from solver.domain.calibration import Calibration
 from solver.domain.cluster import Cluster, ClusterSpec
 from solver.domain.model import Architecture, LayerType
@@ -40,6 +41,8 @@ def problem_of(model: ModelSpec, cluster: ClusterSpec, workload: Workload, memor
     measured = _profiles(gathering, profiles, architecture, resolved[0]) if architecture is not None and resolved is not None else None
     if profile_set is not None and posted is not None and resolved is not None:
         measured = _with_set(gathering, profile_set, measured, profiles, posted, resolved[0], workload)
+    if calibration is not None:
+        gathering.attempt("/calibration_set", lambda: checked(calibration))
     gathering.raise_if_any()
     assert architecture is not None and resolved is not None    # or the line above has raised
     gathering.assume("/cluster", *resolved[1])
