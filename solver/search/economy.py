@@ -25,7 +25,9 @@ from solver.search.space import Space
 
 SPAN = 0.8                                                 # a stretch of budgets excluded at once ends at this share of its begin
 BELOW = 1 - 4e-9                                           # strictly less, beyond the tolerance of a budget
-FASTEST_SHARE = 0.15                                       # of the time limit, at most, to find the fastest plan
+SOW_SHARE = 0.25                                           # of the time limit, at most, for first plans
+WORK_SHARE = 0.5                                           # of the time limit, at most, to bound what busy GPUs take
+FASTEST_SHARE = 0.6                                        # of the time limit, at most, to find the fastest plan
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)                   # of all GPUs, on which first plans are sought
 
 
@@ -56,7 +58,7 @@ class Walk:
         for share in SHARES:
             budgets = (self.meter.budget(self.top * share),)
             found = Incumbents(self.problem, self.constraints, budgets)
-            sow(Space(self.problem, self.constraints, budgets), self.factory.within(budgets), found, self.watch.stop)
+            sow(Space(self.problem, self.constraints, budgets), self.factory.within(budgets), found, lambda: self.watch.stop(SOW_SHARE))
             self._keep(found)
 
     def work(self) -> float:
@@ -69,7 +71,7 @@ class Walk:
         sizes = space.micro_batch_sizes()
         for context in space.contexts():
             for b in (b for i, b in enumerate(sizes) if all(c % b for c in sizes[i + 1:])):
-                if self.watch.stop(FASTEST_SHARE):
+                if self.watch.stop(WORK_SHARE):
                     return 0.0
                 if space.degrees(context):
                     least = min(least, least_work(probe(space, self.factory, context, b, modes), rates, context.cp, batch // b))
@@ -154,13 +156,13 @@ def leanest(problem: Problem, constraints: Constraints, options: SearchOptions, 
     """The plan that is worth least, with a proof or a bound in the unit of its worth; beside it, the fastest plan."""
     walk = Walk(problem, constraints, options, limits, watch, meter)
     walk.sow()
+    walk.busy = walk.work() if meter.timed else 0.0
     fastest = walk.explore(walk.top, share=FASTEST_SHARE)
     if fastest.best is None and not fastest.proved:
         fastest = walk.explore(walk.top)
     if fastest.best is None:
         return fastest, []
     if meter.timed:
-        walk.busy = walk.work()
         walk.excluded(fastest.bound_s)
     proved = walk.down() if meter.timed else walk.up()
     assert walk.pool.best is not None
