@@ -42,7 +42,8 @@ def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
     """Fit few multipliers by robust least squares on log(predicted / measured), with log-normal priors at 1.
 
     Coefficients join one by one, the one first that lowers most the error of runs left out of the fit in turn; one that does not lower it clearly
-    stays at 1. A network that is far off joins by its own evidence. Times and memory are apart. Repeats of one layout count once. Deterministic: the same runs in the same order give the same digits.
+    stays at 1. A network that is far off joins by its own evidence. Times and memory are apart. Repeats of one layout count once. Deterministic: the
+    same runs in the same order give the same digits.
     """
     distinct = without_repeats(runs)
     timed = [(r.time, r.step_time_s) for r in distinct if r.time is not None and r.step_time_s is not None]
@@ -110,7 +111,7 @@ def _limits(coefficient: Coefficient, single: Table) -> Limits:
 
 
 def _is_far_off(coefficient: Coefficient, single: Table, limits: Limits) -> bool:
-    """Whether runs say by themselves that a speed is far from its default: few of them depend on it, so that leaving these out would leave nothing."""
+    """Whether runs say by themselves that a speed is far from its default: few depend on it, so that leaving these out would leave nothing."""
     if not coefficient.inverse or limits.low >= np.log(SLOW_NETWORK):
         return False
     z = minimum(single, [limits])

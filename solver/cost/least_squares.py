@@ -47,6 +47,12 @@ def minimum(runs: Table, limits: Sequence[Limits], kept: Mask | None = None, sta
     return np.asarray(found.x, dtype=np.float64)
 
 
+def penalty(runs: Table, z: Numbers, limits: Sequence[Limits]) -> float:
+    """What `minimum` makes small, at the logarithms z."""
+    r = runs.residuals(z)[0] / NOISE
+    return float((_root_loss(r) ** 2).sum() + ((z / np.array([limit.sigma for limit in limits])) ** 2).sum())
+
+
 def left_out(runs: Table, limits: Sequence[Limits]) -> Numbers:
     """log(predicted / measured) of every run by a fit that has not seen it: each by itself, or a tenth of many at a time."""
     n = len(runs.logs)
