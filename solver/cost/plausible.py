@@ -67,8 +67,8 @@ def _unlike(run: Run, measured_s: float, others: Sequence[Run]) -> Iterator[Faul
 
 
 def _at_peak_s(run: Run) -> float:
-    """Seconds of one step's matrix products at the peak of every GPU: 6 B s P, P what tokens are multiplied with. Without attention, of which masks and
-    windows can spare most."""
+    """Seconds of one step's matrix products at the peak of every GPU: 6 B s P, P what tokens are multiplied with. Without attention, of which masks
+    and windows can spare most."""
     shared, layout, model = setting(run.problem), run.layout, run.problem.model
     sequences = layout.replicas * layout.micro_batches * layout.micro_batch_size
     looked_up = 0 if model.tied_embeddings else embedding_parameters(model)
