@@ -105,6 +105,7 @@ class CommunicationConstants:
     bus_share: float
     overlap_slowdown: float
     interleaved_edge_share: float
+    edge_bytes: float = 1.0                                # over a stage boundary, of those of the formula; another value only by calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,7 @@ class MemoryConstants:
     gathered_layers: float
     temporary_bytes: float
     stacks: Mapping[str, StackMemory]
+    held: float = 1.0                                      # of a layer's bytes by formula, what is allocated; another value only by calibration
 
     def stack(self, framework: Framework | None) -> StackMemory:
         """The habits of a framework; of `default` where none is named or it has none of its own."""

@@ -39,19 +39,32 @@ def _compute(constants: Efficiency, by: float) -> Efficiency:
     return replace(constants, archs=archs, devices=devices, compute=replace(constants.compute, fp32_share=constants.compute.fp32_share / by))
 
 
-def _elementwise(constants: Efficiency, by: float) -> Efficiency:
-    archs = {name: replace(arch, elementwise_share=arch.elementwise_share / by) for name, arch in constants.archs.items()}
-    return replace(constants, archs=archs)
+def _tensor(constants: Efficiency, by: float) -> Efficiency:
+    communication = replace(constants.communication, tensor_contention=constants.communication.tensor_contention * by)
+    return replace(constants, communication=communication)
+
+
+def _edges(constants: Efficiency, by: float) -> Efficiency:
+    return replace(constants, communication=replace(constants.communication, edge_bytes=constants.communication.edge_bytes * by))
+
+
+def _memory(constants: Efficiency, by: float) -> Efficiency:
+    return replace(constants, memory=replace(constants.memory, held=constants.memory.held * by))
 
 
 TIMES: tuple[Coefficient, ...] = (
     Coefficient(name="network", meaning="bandwidth between nodes that communication achieves", sigma=2.5, lowest=0.03, highest=1.05, inverse=True,
                 apply=_network),
     Coefficient(name="compute", meaning="time of matrix products: clocks and libraries", sigma=0.08, lowest=0.7, highest=1.4, apply=_compute),
-    Coefficient(name="elementwise", meaning="bytes that norms, residuals and activation functions move: fusion of kernels", sigma=0.3, lowest=0.4,
-                highest=2.5, apply=_elementwise),
+    Coefficient(name="tensor", meaning="time of tensor-parallel communication, beside computation", sigma=0.2, lowest=0.5, highest=2.0,
+                apply=_tensor),
+    Coefficient(name="edges", meaning="bytes between pipeline stages: whether a stack scatters them over tensor-parallel GPUs", sigma=1.5, lowest=0.1,
+                highest=8.0, apply=_edges),
 )
-MEMORY: tuple[Coefficient, ...] = ()
+MEMORY: tuple[Coefficient, ...] = (
+    Coefficient(name="memory", meaning="bytes of activations and working buffers that the allocator holds", sigma=0.2, lowest=0.4, highest=2.5,
+                apply=_memory),
+)
 COEFFICIENTS: tuple[Coefficient, ...] = TIMES + MEMORY
 
 

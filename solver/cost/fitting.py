@@ -1,5 +1,5 @@
 """Fits a calibration to observed runs: few coefficients, robust, with priors at the defaults, and none that left-out runs speak against."""
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from solver.domain.problem import fingerprint
 GAIN = 0.02                                                # share of the left-out loss that a coefficient has to save, with many runs
 GAIN_OF_RUNS = 0.75                                        # over the number of runs: the share with few, whose left-out loss is mostly chance
 EVIDENCE = 0.5                                             # by how much a network that is far off lowers the fit's sum, in squares of its noise
+FEW = 3                                                    # runs under which none can be left out: priors alone decide
+NARROW = 0.5                                               # standard deviation of a prior that a run or two may be held against
 LEAST_ERROR = 0.01                                         # repeated measurements of one layout differ by so much
 ANALYTIC_RUNS = 2.0                                        # runs that the formulas' own error counts for beside what was seen
 TELLING = 0.01                                             # least change of a prediction by which a run says something of a coefficient
@@ -42,8 +44,8 @@ def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
     """Fit few multipliers by robust least squares on log(predicted / measured), with log-normal priors at 1.
 
     Coefficients join one by one, the one first that lowers most the error of runs left out of the fit in turn; one that does not lower it clearly
-    stays at 1. A network that is far off joins by its own evidence. Times and memory are apart. Repeats of one layout count once. Deterministic: the
-    same runs in the same order give the same digits.
+    stays at 1. A network that is far off joins by its own evidence; one or two runs move what is known well beforehand. Times and memory are apart.
+    Repeats of one layout count once. Deterministic: the same runs in the same order give the same digits.
     """
     distinct = without_repeats(runs)
     timed = [(r.time, r.step_time_s) for r in distinct if r.time is not None and r.step_time_s is not None]
@@ -68,9 +70,28 @@ def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response
     everything = table(coefficients, [r for r, _ in runs], [m for _, m in runs])
     limits = {c.name: _limits(c, everything.of([c.name])) for c in coefficients}
     open_names = [c.name for c in coefficients if _is_told(everything.of([c.name]))]
+    if len(runs) < FEW:
+        chosen = [c.name for c in coefficients if c.name in open_names and c.sigma <= NARROW]
+        errors, why = left_out(everything.of(chosen), [limits[n] for n in chosen]), f"it takes {FEW} runs to tell"
+    else:
+        chosen, errors = _joined(everything, coefficients, open_names, limits)
+        why = "moving it does not clearly help with runs that it has not seen"
+    part = everything.of(chosen)
+    z = minimum(part, [limits[n] for n in chosen])
+    multipliers = dict(zip(chosen, np.exp(z), strict=True))
+    learned = [Learned(name=c.name, meaning=c.meaning, multiplier=float(multipliers[c.name])) if c.name in multipliers
+               else _unlearned(c, why if c.name in open_names else "no run depends on it")
+               for c in coefficients]
+    return learned, Accuracy(runs=len(runs), before=_relative(everything.logs), after=_relative(part.residuals(z)[0]),
+                             left_out=_relative(errors)), errors
+
+
+def _joined(everything: Table, coefficients: Sequence[Coefficient], open_names: Sequence[str],
+            limits: Mapping[str, Limits]) -> tuple[list[str], Numbers]:
+    """The coefficients that the runs speak for, in the given order, and the left-out errors with them."""
     chosen = [c.name for c in coefficients if c.name in open_names and _is_far_off(c, everything.of([c.name]), limits[c.name])]
     errors = left_out(everything.of(chosen), [limits[n] for n in chosen])
-    best, least_gain = _loss(errors), max(GAIN, GAIN_OF_RUNS / len(runs))
+    best, least_gain = _loss(errors), max(GAIN, GAIN_OF_RUNS / len(errors))
     while True:
         trials: list[tuple[float, int, list[str], Numbers]] = []
         for name in open_names:
@@ -78,17 +99,10 @@ def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response
                 names = [n for n in open_names if n in chosen or n == name]
                 found = left_out(everything.of(names), [limits[n] for n in names])
                 trials.append((_loss(found), len(trials), names, found))
-        if not trials or min(trials)[0] >= best * (1.0 - least_gain):
-            break
-        best, _, chosen, errors = min(trials, key=lambda t: t[:2])
-    part = everything.of(chosen)
-    z = minimum(part, [limits[n] for n in chosen])
-    multipliers = dict(zip(chosen, np.exp(z), strict=True))
-    learned = [Learned(name=c.name, meaning=c.meaning, multiplier=float(multipliers[c.name])) if c.name in multipliers
-               else _unlearned(c, "no run depends on it" if c.name not in open_names else "moving it makes runs that it has not seen worse")
-               for c in coefficients]
-    return learned, Accuracy(runs=len(runs), before=_relative(everything.logs), after=_relative(part.residuals(z)[0]),
-                             left_out=_relative(errors)), errors
+        nearest = min(trials, key=lambda t: t[:2], default=None)
+        if nearest is None or nearest[0] >= best * (1.0 - least_gain):
+            return chosen, errors
+        best, _, chosen, errors = nearest
 
 
 def _unlearned(coefficient: Coefficient, why: str) -> Learned:

@@ -77,14 +77,20 @@ def activation_bytes(setting: Setting, layer_class: LayerClass, share: Share, re
     again = 0.0
     if recompute == "full":
         boundary = 2.0 * share.tokens * setting.model.hidden_size * share.replicated * scale
-        return LayerBytes(kept=min(boundary, everything), working=short + everything)
+        return _held(setting, min(boundary, everything), short + everything)
     if recompute == "partial":
         again = (tensors.norms + tensors.ffn) * scale
     elif recompute == "selective" and selective_memory < 1.0:
         again = everything * (1.0 - selective_memory)
     elif recompute == "selective" and share.kernel == "unfused":
         again = tensors.scores * scale
-    return LayerBytes(kept=everything - again, working=short + again)
+    return _held(setting, everything - again, short + again)
+
+
+def _held(setting: Setting, kept: float, working: float) -> LayerBytes:
+    """Bytes of a layer as the allocator holds them: those of the formulas, unless calibrated."""
+    by = setting.constants.memory.held
+    return LayerBytes(kept=by * kept, working=by * working)
 
 
 def layer_tensors(setting: Setting, layer_class: LayerClass, share: Share) -> LayerTensors:

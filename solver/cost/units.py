@@ -210,6 +210,7 @@ def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same
         measured = profiles.boundary_bytes(shared, side)
         whole = tokens_elements * shared.activation_element if measured is None else measured * side.dp * side.cp
         size = max(size, tensors * whole * copies / (side.dp * side.cp * ranks))
+    size *= shared.constants.communication.edge_bytes
     crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
     slowest = 0.0
     for one in sender.groups:
