@@ -1,6 +1,7 @@
 """Calibration sets: measured runs kept by name for the key that posted them, fitted anew with every change, and put into requests that name them."""
 import dataclasses
 import functools
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,6 +58,7 @@ class Calibrations:
 
     def __init__(self, settings: Settings, table: CalibrationTable, planner: Planner) -> None:
         self._settings, self.table, self._planner = settings, table, planner
+        self._changing = threading.Lock()                  # one change at a time in this process: a lost race is a fit made in vain
         self._run = functools.lru_cache(RUNS_PRICED)(lambda request, _version: planner.run(_OBSERVATION.validate_json(request)))
 
     def expanded(self, request: Request, owner: str) -> Request:
@@ -96,6 +98,10 @@ class Calibrations:
             raise InputError(Fault(pointer="", message=f"an observation of {len(raw)} bytes", legal=f"at most {MAX_REQUEST_BYTES} bytes"))
         name, run = request.calibration_set, self._run(raw, self._cost_model)
         added = StoredObservation(id=new_id(), request=raw, created_ms=now_ms())
+        with self._changing:
+            return self._added(owner, name, run, added)
+
+    def _added(self, owner: str, name: str, run: "Run", added: StoredObservation) -> Observed:
         for _ in range(TRIES):
             state = self.table.find(owner, name)
             others = self.table.observations(state.id) if state is not None else []
@@ -111,6 +117,10 @@ class Calibrations:
 
     def withdraw(self, owner: str, observation_id: str) -> Observed:
         """Take an observation back and fit its set anew without it; answers that rest on earlier fits stay. Raises `NoSuchObservation`."""
+        with self._changing:
+            return self._withdrawn(owner, observation_id)
+
+    def _withdrawn(self, owner: str, observation_id: str) -> Observed:
         for _ in range(TRIES):
             state = self.table.holding(owner, observation_id)
             if state is None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le, Len
 
-from solver.domain.bounds import MAX_DEGREE, MAX_GPUS_PER_NODE, MAX_LAYERS, PYDANTIC, Count, FailFast, Index, Name, Share, refuse_bad_values
+from solver.domain.bounds import MAX_DEGREE, MAX_GPUS_PER_NODE, MAX_LAYERS, PYDANTIC, Count, FailFast, Index, Name, Pattern, Share, refuse_bad_values
 from solver.domain.degrees import Framework, Recompute, ScheduleName, ZeroStage
 from solver.errors import Fault, InputError
 
@@ -66,15 +66,21 @@ class Pipeline:
         refuse_bad_values(self)
 
 
+VersionName = Annotated[str, Pattern(r"[A-Za-z0-9._:+-]{0,253}")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     """What a plan was made with, so that it can be priced again."""
 
     __pydantic_config__ = PYDANTIC
-    cost_model: str = ""
-    catalogue: str = ""
-    profiles: str = ""
-    calibration: str = ""
+    cost_model: VersionName = ""
+    catalogue: VersionName = ""
+    profiles: VersionName = ""
+    calibration: VersionName = ""
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

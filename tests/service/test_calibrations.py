@@ -17,7 +17,8 @@ PROBLEM = {
     "cluster": {"node_groups": [{"name": "a", "nodes": 2, "gpus_per_node": 4, "gpu": "A100-SXM4-80GB"}]},
     "workload": {"kind": "training", "seq_len": 2048, "global_batch_size": 64},
 }
-LAYOUTS = [{"tp": t, "pp": p, "dp": 8 // (t * p), "micro_batch_size": b} for t, p, b in ((1, 1, 1), (2, 1, 2), (4, 1, 4), (2, 2, 1), (4, 2, 2), (1, 2, 2))]
+LAYOUTS = [{"tp": t, "pp": p, "dp": 8 // (t * p), "micro_batch_size": b}
+           for t, p, b in ((1, 1, 1), (2, 1, 2), (4, 1, 4), (2, 2, 1), (4, 2, 2), (1, 2, 2))]
 OTHER = {"Authorization": "Bearer two"}
 
 
@@ -73,7 +74,8 @@ def test_runs_move_the_answers_that_name_their_set(real: TestClient) -> None:
     assert last["fit"]["runs"] == 6 and last["calibration_set"] == "ours"
     accuracy = last["fit"]["step_time"]
     assert accuracy["left_out"] < 0.7 * accuracy["before"] and accuracy["after"] <= accuracy["left_out"] + 1e-9
-    assert abs(last["after"]["step_time_s"] / last["measured"]["step_time_s"] - 1) < abs(last["before"]["step_time_s"] / last["measured"]["step_time_s"] - 1)
+    measured_s = last["measured"]["step_time_s"]
+    assert abs(last["after"]["step_time_s"] / measured_s - 1) < abs(last["before"]["step_time_s"] / measured_s - 1)
     plain, calibrated = estimated(real, layout=LAYOUTS[1]), estimated(real, layout=LAYOUTS[1], calibration_set="ours")
     assert plain["confidence"]["basis"] == "analytic"
     assert calibrated["confidence"] == {"basis": "calibrated", "expected_error": last["fit"]["expected_error"], "outside_data": []}
@@ -207,7 +209,8 @@ def test_a_run_sent_twice_is_kept_once(real: TestClient) -> None:
 
 
 def test_runs_that_arrive_at_once_are_all_kept(real: TestClient) -> None:
-    requests = [body(layout, calibration_set="ours", measured={"step_time_s": 1.1 * estimated(real, layout=layout)["step_time_s"]}) for layout in LAYOUTS]
+    requests = [body(layout, calibration_set="ours", measured={"step_time_s": 1.1 * estimated(real, layout=layout)["step_time_s"]})
+                for layout in LAYOUTS]
     answers: list[int] = []
     threads = [threading.Thread(target=lambda r=r: answers.append(real.post("/v1/observations", json=r).status_code)) for r in requests]
     for thread in threads:
@@ -232,3 +235,13 @@ def test_a_fit_may_be_posted_as_it_is(real: TestClient) -> None:
     assert estimated(real, calibration_set=fit) == estimated(real, calibration_set="ours")
     fit["coefficients"] = [["compute", 1000.0]]
     assert "/calibration_set/coefficients/0/1" in faults(real.post("/v1/estimates", json=body(calibration_set=fit)))
+
+
+def test_versions_of_a_plan_are_names(real: TestClient) -> None:
+    """PostgreSQL takes no NUL in a string, and no version is that long."""
+    made = real.post("/v1/plans", json={**{k: v for k, v in body(LAYOUTS[0]).items() if k != "strategy"}}, headers={"Prefer": "wait=30"}).json()
+    plan = made["result"]["plan"]
+    for version in ("a\x00b", "x" * 1000):
+        refused = real.post("/v1/estimates", json={**{k: v for k, v in body(LAYOUTS[0]).items() if k != "strategy"},
+                                                   "plan": {**plan, "versions": {**plan["versions"], "calibration": version}}})
+        assert refused.status_code == 422 and "/plan/versions/calibration" in refused.text
