@@ -6,7 +6,7 @@ import numpy as np
 
 from solver.catalog.efficiency import efficiency
 from solver.cost.calibration import COEFFICIENTS, MEMORY, TIMES, Coefficient
-from solver.cost.least_squares import Limits, left_out, minimum, penalty
+from solver.cost.least_squares import NOISE, Limits, left_out, minimum, penalty
 from solver.cost.observation import Observation, Run, run_of, without_repeats
 from solver.cost.responses import Numbers, Response, Table, table
 from solver.cost.version import COST_MODEL_VERSION
@@ -16,6 +16,8 @@ from solver.domain.problem import fingerprint
 GAIN = 0.02                                                # share of the left-out loss that a coefficient has to save, with many runs
 GAIN_OF_RUNS = 0.75                                        # over the number of runs: the share with few, whose left-out loss is mostly chance
 EVIDENCE = 0.5                                             # by how much a network that is far off lowers the fit's sum, in squares of its noise
+ROUNDS = 3                                                 # fits in which the noise of the runs is found
+NOISE_RUNS = 3.0                                           # runs that the default noise counts for
 FEW = 3                                                    # runs under which none can be left out: priors alone decide
 NARROW = 0.5                                               # standard deviation of a prior that a run or two may be held against
 LEAST_ERROR = 0.01                                         # repeated measurements of one layout differ by so much
@@ -70,14 +72,17 @@ def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response
     everything = table(coefficients, [r for r, _ in runs], [m for _, m in runs])
     limits = {c.name: _limits(c, everything.of([c.name])) for c in coefficients}
     open_names = [c.name for c in coefficients if _is_told(everything.of([c.name]))]
+    noise, chosen, errors = NOISE, [], everything.logs
     if len(runs) < FEW:
         chosen = [c.name for c in coefficients if c.name in open_names and c.sigma <= NARROW]
         errors, why = left_out(everything.of(chosen), [limits[n] for n in chosen]), f"it takes {FEW} runs to tell"
     else:
-        chosen, errors = _joined(everything, coefficients, open_names, limits)
+        for _ in range(ROUNDS):
+            chosen, errors = _joined(everything, coefficients, open_names, limits, noise)
+            noise = min(NOISE, float(np.sqrt((NOISE_RUNS * NOISE**2 + np.sum(np.square(errors))) / (NOISE_RUNS + len(runs)))))
         why = "moving it does not clearly help with runs that it has not seen"
     part = everything.of(chosen)
-    z = minimum(part, [limits[n] for n in chosen])
+    z = minimum(part, [limits[n] for n in chosen], noise)
     multipliers = dict(zip(chosen, np.exp(z), strict=True))
     learned = [Learned(name=c.name, meaning=c.meaning, multiplier=float(multipliers[c.name])) if c.name in multipliers
                else _unlearned(c, why if c.name in open_names else "no run depends on it")
@@ -87,17 +92,17 @@ def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response
 
 
 def _joined(everything: Table, coefficients: Sequence[Coefficient], open_names: Sequence[str],
-            limits: Mapping[str, Limits]) -> tuple[list[str], Numbers]:
+            limits: Mapping[str, Limits], noise: float) -> tuple[list[str], Numbers]:
     """The coefficients that the runs speak for, in the given order, and the left-out errors with them."""
     chosen = [c.name for c in coefficients if c.name in open_names and _is_far_off(c, everything.of([c.name]), limits[c.name])]
-    errors = left_out(everything.of(chosen), [limits[n] for n in chosen])
+    errors = left_out(everything.of(chosen), [limits[n] for n in chosen], noise)
     best, least_gain = _loss(errors), max(GAIN, GAIN_OF_RUNS / len(errors))
     while True:
         trials: list[tuple[float, int, list[str], Numbers]] = []
         for name in open_names:
             if name not in chosen:
                 names = [n for n in open_names if n in chosen or n == name]
-                found = left_out(everything.of(names), [limits[n] for n in names])
+                found = left_out(everything.of(names), [limits[n] for n in names], noise)
                 trials.append((_loss(found), len(trials), names, found))
         nearest = min(trials, key=lambda t: t[:2], default=None)
         if nearest is None or nearest[0] >= best * (1.0 - least_gain):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from annotated_types import Len
 
-from solver.domain.bounds import PYDANTIC, Count, Index, Label, Name, NonNegative, Positive, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Count, Index, Label, Name, NonNegative, Pattern, Positive, refuse_bad_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Calibration:
 
     __pydantic_config__ = PYDANTIC
     set_name: Name
-    version: Annotated[str, Len(0, 64)]
+    version: Annotated[str, Pattern(r"[A-Za-z0-9._-]{0,64}")]
     coefficients: Annotated[tuple[tuple[Label, Positive], ...], Len(0, 64)]
     expected_error: NonNegative
     runs: Index                                            # distinct ones with a measured step time
