@@ -18,6 +18,7 @@ ProblemFile = Annotated[Path, typer.Argument(
 PlanFile = Annotated[Path | None, typer.Option("--plan", metavar="PLAN.json", help="A plan: by itself, in a result, or in a plain JSON export.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for exported files; made where it is missing.")]
 Profiles = Annotated[Path | None, typer.Option("--profiles", metavar="PROFILES.json", help="Your measurements, in place of those of the problem.")]
+Calibration = Annotated[Path | None, typer.Option("--calibration", metavar="CALIBRATION.json", help="A fit that `shardwright calibrate` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, as the HTTP interface gives it.")]
 Launcher = Literal["megatron"]
 
@@ -30,6 +31,7 @@ def plan(
     uniform: Annotated[bool, typer.Option("--uniform", help="Only layouts with the same degrees and GPU count in every stage.")] = False,
     launcher: Annotated[Launcher | None, typer.Option("--launcher", help="Only layouts that this launcher can run.")] = None,
     profiles: Profiles = None,
+    calibration: Calibration = None,
     target: Annotated[str | None, typer.Option(
         "--export", metavar="TARGET", help="Write launch files for this target, see `shardwright export`.")] = None,
     out: Out = Path("."),
@@ -46,7 +48,7 @@ def plan(
     with reported():
         if target is not None:
             _known(target)
-        posted = reading.with_profiles(reading.read_object(problem), profiles)
+        posted = reading.with_calibration(reading.with_profiles(reading.read_object(problem), profiles), calibration)
         request, body = reading.plan_request(posted, time_limit_s=time_limit, uniform=uniform, launcher=launcher)
         watch, planner = Watch(errors()), LibraryPlanner()
         with watch.shown():
@@ -82,6 +84,7 @@ def estimate(
     schedule: Annotated[ScheduleName | None, typer.Option("--schedule", help="Pipeline schedule.")] = None,
     memory_margin: Annotated[float | None, typer.Option("--memory-margin", help="Share of memory to leave free, 0 to 0.9.")] = None,
     profiles: Profiles = None,
+    calibration: Calibration = None,
     as_json: Json = False,
 ) -> None:
     """Predict time and memory of one layout: of the degrees given, of a plan, or of the strategy or plan that PROBLEM.json holds."""
@@ -97,7 +100,8 @@ def estimate(
         "zero_stage": zero_stage, "sequence_parallel": sequence_parallel, "recompute": recompute, "schedule": schedule}
     strategy = {k: v for k, v in given.items() if v is not None}
     with reported():
-        body, planner = reading.with_profiles(reading.read_object(problem), profiles), LibraryPlanner()
+        body = reading.with_calibration(reading.with_profiles(reading.read_object(problem), profiles), calibration)
+        planner = LibraryPlanner()
         if plan_file is None and strategy and "dp" not in strategy:
             gpus = planner.problem(reading.problem_request(body)).cluster.gpus
             strategy["dp"] = max(gpus // ((tp or 1) * (pp or 1) * (cp or 1)), 1)
@@ -113,6 +117,32 @@ def estimate(
             show_estimate(output(), orjson.loads(answer), asdict(layout) if layout else None)
         if not found.feasible:
             raise typer.Exit(NO_PLAN)
+
+
+@app.command()
+def calibrate(
+    runs: Annotated[Path, typer.Argument(
+        metavar="RUNS.json", help="Measured runs, as POST /v1/observations takes them: an array, or one a line; - reads standard input.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the set.")] = "runs",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the fit here, for --calibration.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit the cost model to measured runs of your own cluster: few coefficients, none that runs left out of the fit speak against."""
+    from service.cli.calibrating import fit_of, read_runs, show_fit
+    from service.jobs.render import json_bytes
+
+    with reported():
+        fitted, lines = fit_of(read_runs(runs, name), name)
+        if as_json:
+            typer.echo(json_bytes(asdict(fitted) | {"runs": lines}).decode())
+        else:
+            show_fit(output(), fitted, lines)
+        if out is not None:
+            try:
+                out.write_bytes(json_bytes(fitted.calibration))
+            except OSError as e:
+                errors().print(f"{out} cannot be written: {e.strerror}", style="red")
+                raise typer.Exit(BAD_INPUT) from None
 
 
 @app.command()

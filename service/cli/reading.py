@@ -16,14 +16,23 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file, or on standard input for `-`."""
     from service.api.strict_json import parse
 
-    try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as e:
-        raise InputError(Fault(pointer="", message=f"{path} cannot be read: {e.strerror}", legal="a JSON file, or - for standard input")) from None
-    value = parse(raw)
+    value = parse(raw_of(path))
     if not isinstance(value, dict):
         raise InputError(Fault(pointer="", message=f"{path} holds no object", legal="a JSON object with model, cluster and workload"))
     return value
+
+
+def raw_of(path: Path) -> bytes:
+    """The bytes of a file, or of standard input for `-`."""
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as e:
+        raise InputError(Fault(pointer="", message=f"{path} cannot be read: {e.strerror}", legal="a JSON file, or - for standard input")) from None
+
+
+def with_calibration(body: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    """The request with the fit of a file that `shardwright calibrate` wrote."""
+    return body if path is None else body | {"calibration_set": read_object(path)}
 
 
 def with_profiles(body: dict[str, Any], path: Path | None) -> dict[str, Any]:

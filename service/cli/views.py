@@ -11,6 +11,8 @@ TIME_PARTS = {"compute_s": "compute", "recompute_s": "recompute", "tensor_comm_s
               "expert_comm_s": "expert parallel", "pipeline_comm_s": "pipeline transfers", "bubble_s": "bubble", "data_comm_s": "data parallel",
               "optimizer_s": "optimizer"}
 
+BASES = {"profile": " (by your measurements)", "calibrated": " (by your runs)"}
+
 
 def show_result(out: Console, result: dict[str, Any]) -> None:
     """A search's answer."""
@@ -79,7 +81,7 @@ def _headline(e: dict[str, Any]) -> str:
     if e.get("memory"):
         parts.append(f"peak {e['memory']['peak_gib']:.1f} of {e['memory']['capacity_gib']:.1f} GiB ({e['risk']})")
     parts.append(f"{billions(e['model']['parameters'])} parameters, expected error {percent(e['confidence']['expected_error'])}"
-                 f"{' (by your measurements)' if e['confidence']['basis'] == 'profile' else ''}")
+                 f"{BASES.get(e['confidence']['basis'], '')}")
     return ", ".join(parts)
 
 
