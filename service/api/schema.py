@@ -275,6 +275,8 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         schemas = body.setdefault("components", {}).setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
+        for operation in (operation for methods in body["paths"].values() for operation in methods.values()):
+            operation["responses"].get("422", {}).get("content", {}).pop("application/json", None)     # FastAPI's own shape, never sent
         for request in REQUESTS:
             _add(schemas, request, "validation")
         for answer in ANSWERS:

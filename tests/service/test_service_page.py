@@ -1,4 +1,5 @@
 """docs/service.md lists the routes that there are, and names only settings that there are."""
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,12 @@ def test_routes() -> None:
     api = create_app(Settings()).openapi()
     served = {f"{method.upper()} {path}" for path, methods in api["paths"].items() for method in methods if not _page(methods[method])}
     assert set(re.findall(r"^\| `((?:GET|POST|DELETE) /\S*)` \|", DOC, re.MULTILINE)) == served
+
+
+def test_every_reference_of_the_description_leads_somewhere() -> None:
+    api = create_app(Settings()).openapi()
+    named = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(api)))
+    assert named and named <= set(api["components"]["schemas"])
 
 
 def _page(operation: dict) -> bool:
