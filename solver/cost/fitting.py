@@ -1,6 +1,6 @@
 """Fits a calibration to observed runs: few coefficients, robust, with priors at the defaults, and none that left-out runs speak against."""
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,8 +61,7 @@ def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
         expected_error=_expected_error(seen, error), runs=len(seen), archs=tuple(sorted({a for r in seen for a in r.archs})),
         experts=tuple(sorted({r.experts for r in seen})), most_gpus=max((r.gpus for r in seen), default=1))
     version = fingerprint([COST_MODEL_VERSION, bare])[:16]
-    calibration = Calibration(**{**{name: getattr(bare, name) for name in Calibration.__dataclass_fields__}, "version": version})
-    return Fitted(calibration=calibration, learned=tuple(learned[c.name] for c in COEFFICIENTS), step_time=step_time, peak_memory=peak_memory)
+    return Fitted(calibration=replace(bare, version=version), learned=tuple(learned[c.name] for c in COEFFICIENTS), step_time=step_time, peak_memory=peak_memory)
 
 
 def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response, float]]) -> tuple[list[Learned], Accuracy | None, Numbers]:
