@@ -61,7 +61,8 @@ def fitted(runs: Sequence[Run], set_name: str) -> Fitted:
         expected_error=_expected_error(seen, error), runs=len(seen), archs=tuple(sorted({a for r in seen for a in r.archs})),
         experts=tuple(sorted({r.experts for r in seen})), most_gpus=max((r.gpus for r in seen), default=1))
     version = fingerprint([COST_MODEL_VERSION, bare])[:16]
-    return Fitted(calibration=replace(bare, version=version), learned=tuple(learned[c.name] for c in COEFFICIENTS), step_time=step_time, peak_memory=peak_memory)
+    return Fitted(calibration=replace(bare, version=version), learned=tuple(learned[c.name] for c in COEFFICIENTS), step_time=step_time,
+                  peak_memory=peak_memory)
 
 
 def _selected(coefficients: Sequence[Coefficient], runs: Sequence[tuple[Response, float]]) -> tuple[list[Learned], Accuracy | None, Numbers]:
