@@ -7,8 +7,14 @@ time on parts of a large message, as NCCL's rings and trees do: latencies add up
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Concatenate, ParamSpec, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from solver.catalog.collectives import IDEAL, Curve, LinkClass
+from solver.cost.alike import larger, root, smaller
 from solver.cost.measured_collectives import Curves
 from solver.domain.profiles import CollectiveOp
 
@@ -28,6 +34,45 @@ class Level:
 
 
 Path = tuple[Level, ...]
+Others = ParamSpec("Others")
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The paths of many communicators in place of one: each distinct path, and the index of everyone's."""
+
+    distinct: tuple[Path, ...]
+    index: NDArray[np.intp]
+
+
+def each_path(path: Path, change: Callable[[Path], Path]) -> Path:
+    """A path changed, or each of many."""
+    if isinstance(path, Paths):
+        return cast(Path, Paths(tuple(change(one) for one in path.distinct), path.index))
+    return change(path)
+
+
+def over_each(function: Callable[Concatenate[Path, float, Others], float]) -> Callable[Concatenate[Path, float, Others], float]:
+    """A function of a path and bytes that takes `Paths` and an array of bytes too."""
+
+    @wraps(function)
+    def over(path: Path, size_bytes: float, *others: Others.args, **named: Others.kwargs) -> float:
+        if not isinstance(path, Paths):
+            return function(path, size_bytes, *others, **named)
+        sizes, found = np.broadcast_to(size_bytes, path.index.shape), np.empty(path.index.shape)
+        for i, one in enumerate(path.distinct):
+            at = path.index == i
+            found[at] = function(one, cast(float, sizes[at]), *others, **named)
+        return cast(float, found)
+
+    return cast(Callable[Concatenate[Path, float, Others], float], over)
+
+
+def crosses_network(path: Path) -> bool:
+    """Whether a path leaves the node."""
+    if isinstance(path, Paths):
+        return cast(bool, np.array([crosses_network(one) for one in path.distinct])[path.index])
+    return any(level.network for level in path)
 
 
 def _measured_s(path: Path, operation: CollectiveOp, size_bytes: float, formula: Callable[[Path, float], float]) -> float:
@@ -52,7 +97,7 @@ def tree_all_reduce_s(n: float, size_bytes: float, latency_s: float, bandwidth_b
 def _wire_s(curve: Curve, level: Level, size_bytes: float) -> float:
     """Seconds that `size_bytes` spend on a level's links, the filling of the pipeline included."""
     seconds = size_bytes / (level.bandwidth_bytes_s * curve.achieved(level.ranks))
-    return seconds + 2.0 * math.sqrt(curve.fill_s * seconds)
+    return seconds + 2.0 * root(curve.fill_s * seconds)
 
 
 def _hops(ranks: float, rounds: float) -> float:
@@ -60,6 +105,7 @@ def _hops(ranks: float, rounds: float) -> float:
     return rounds * min(ranks - 1.0, 2.5 * math.ceil(math.log2(ranks)))
 
 
+@over_each
 def all_reduce_s(path: Path, size_bytes: float) -> float:
     """All-reduce of S bytes on every rank."""
     return _measured_s(path, "all_reduce", size_bytes, _all_reduce_s)
@@ -80,11 +126,11 @@ def _all_reduce_s(path: Path, size_bytes: float) -> float:
         base = max(base, curve.base_s)
         hops += _hops(level.ranks, 2.0) * curve.hop * level.latency_s
         around = 2.0 * (ranks - 1.0) / ranks
-        ring = max(ring, _wire_s(curve, level, around * size_bytes / lanes))
+        ring = larger(ring, _wire_s(curve, level, around * size_bytes / lanes))
         across = 1.0 if level is levels[-1] and level.ranks == 2 and level.link.rails else around
-        tree = max(tree, _wire_s(curve, level, across * size_bytes / lanes))
-    seconds = base + hops + min(ring, tree)
-    return min(seconds, switch_all_reduce_s(levels[0], size_bytes)) if len(levels) == 1 else seconds
+        tree = larger(tree, _wire_s(curve, level, across * size_bytes / lanes))
+    seconds = base + hops + smaller(ring, tree)
+    return smaller(seconds, switch_all_reduce_s(levels[0], size_bytes)) if len(levels) == 1 else seconds
 
 
 def switch_all_reduce_s(level: Level, size_bytes: float) -> float:
@@ -95,6 +141,7 @@ def switch_all_reduce_s(level: Level, size_bytes: float) -> float:
     return curve.base_s + curve.hop * level.latency_s + _wire_s(curve, level, (1.0 + 1.0 / level.ranks) * size_bytes)
 
 
+@over_each
 def all_gather_s(path: Path, size_bytes: float) -> float:
     """All-gather to S bytes on every rank: a ring, (N - 1) / N * S over every link on the way."""
     return _measured_s(path, "all_gather", size_bytes, lambda over, size: _one_way_s(over, size, "all_gather"))
@@ -117,10 +164,11 @@ def _one_way_s(path: Path, size_bytes: float, operation: str) -> float:
             base = max(base, curve.base_s)
             blocks /= level.ranks                          # of this level's size, around the whole ring
             hops += blocks * (level.ranks - 1.0) * curve.hop * level.latency_s
-            wire = max(wire, _wire_s(curve, level, (ranks - 1.0) / ranks * size_bytes / lanes))
+            wire = larger(wire, _wire_s(curve, level, (ranks - 1.0) / ranks * size_bytes / lanes))
     return base + hops + wire
 
 
+@over_each
 def scattered_all_reduce_s(path: Path, size_bytes: float) -> float:
     """Reduce-scatter and all-gather of S bytes."""
     return reduce_scatter_s(path, size_bytes) + all_gather_s(path, size_bytes)
@@ -144,6 +192,7 @@ class FanOut:
         return within * (1.0 - (1.0 - 1.0 / within) ** self.copies)
 
 
+@over_each
 def all_to_all_s(path: Path, size_bytes: float, fan_out: FanOut | None = None) -> float:
     """All-to-all of S bytes per rank; what was measured without `fan_out` is changed by it as the formula of a large message is."""
     if not path or path[-1].measured is None or "all_to_all" not in path[-1].measured:
@@ -169,7 +218,7 @@ def _all_to_all_s(path: Path, size_bytes: float, fan_out: FanOut | None = None) 
                 share *= fan_out.met(ranks / inside) / fan_out.copies
             elif fan_out is not None:
                 share = (block - 1.0) / block
-            wire = max(wire, _wire_s(curve, level, size_bytes * share))
+            wire = larger(wire, _wire_s(curve, level, size_bytes * share))
             base = max(base, curve.base_s)
             hops += _hops(level.ranks, 1.0) * curve.hop * level.latency_s
         inside = block
@@ -185,13 +234,18 @@ def _send_s(path: Path, size_bytes: float) -> float:
     level, = path
     curve = level.link.send
     seconds = size_bytes / (level.bandwidth_bytes_s * curve.achieved(2.0))
-    return curve.base_s + curve.hop * level.latency_s + seconds + 2.0 * math.sqrt(curve.fill_s * seconds)
+    return curve.base_s + curve.hop * level.latency_s + seconds + 2.0 * root(curve.fill_s * seconds)
 
 
+@over_each
 def ring_pass_s(path: Path, size_bytes: float) -> float:
     """Every rank's S bytes passed once around the whole ring (ring attention): n - 1 sends at the slowest link on the way."""
     ranks = math.prod(level.ranks for level in path)
-    return max(((ranks - 1.0) * _send_s((level,), size_bytes) for level in path if level.ranks > 1), default=0.0)
+    slowest = 0.0
+    for level in path:
+        if level.ranks > 1:
+            slowest = larger(slowest, (ranks - 1.0) * _send_s((level,), size_bytes))
+    return slowest
 
 
 def all_reduce_slope(path: Path) -> tuple[float, float]:

@@ -4,8 +4,10 @@ A measurement is of so many ranks packed as densely as they lie in their node gr
 levels of the fabric: ranks further apart that cross more of the network keep the formulas.
 """
 from dataclasses import replace
+from typing import cast
 
-from solver.cost.collectives import Level, Path
+from solver.cost.alike import distinct_pairs, many
+from solver.cost.collectives import Level, Path, Paths
 from solver.cost.fabric import between, nearest, path_in_group, paths
 from solver.cost.setting import Setting, remembered
 
@@ -13,6 +15,10 @@ from solver.cost.setting import Setting, remembered
 @remembered
 def group_path(shared: Setting, group: str, ranks: int, stride: int, floor: bool = False) -> Path:
     """Levels of `ranks` ranks `stride` GPUs apart in one node group. `floor`: measurements as lower bounds that fall per byte."""
+    if many(ranks, stride):
+        pairs, index = distinct_pairs(ranks, stride)
+        found = tuple(group_path(shared, group, r, s, floor) for r, s in pairs)
+        return cast(Path, Paths(found, index))
     path = path_in_group(shared.constants, shared.machines[group].group, ranks, stride)
     return _attached(shared, (group,), ranks, stride, (path,), floor)[0]
 

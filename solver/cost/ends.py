@@ -1,6 +1,7 @@
 """The ends of the pipeline: embedding on the first stage, final norm, output layer and loss on the last."""
 from dataclasses import dataclass
 
+from solver.cost.alike import everywhere
 from solver.cost.collectives import all_gather_s, all_reduce_s
 from solver.cost.machine import Machine
 from solver.cost.operators import elementwise_s, gemm_s
@@ -26,7 +27,7 @@ def embedding_work(setting: Setting, machine: Machine, path_of: PathOf, share: S
     moved = setting.constants.elementwise.embedding * tokens * h * share.replicated * setting.activation_element / 2.0
     seconds = elementwise_s(moved, machine.elementwise_bytes_s)
     tensor = 0.0
-    if share.tp > 1:
+    if not everywhere(share.tp == 1):
         tensor = all_reduce_s(path_of(share.tp, 1), tokens * h * setting.activation_element) * setting.constants.communication.tensor_contention
     return EndWork(forward_s=seconds / 2.0, backward_s=seconds / 2.0, weight_gradient_s=seconds / 2.0, tensor_forward_s=tensor,
                    tensor_backward_s=tensor / 2.0)
@@ -46,7 +47,7 @@ def head_work(setting: Setting, machine: Machine, path_of: PathOf, share: Share,
     weight = gemm_s(machine.half, h, columns, rows)
     backward = gemm_s(machine.half, rows, h, columns) + weight + 0.6 * elementwise
     tensor_forward = tensor_backward = 0.0
-    if t > 1:
+    if not everywhere(t == 1):
         contention = c.communication.tensor_contention
         path = path_of(t, 1)
         tensor_backward = all_reduce_s(path, tokens * h * setting.activation_element) * contention

@@ -1,6 +1,7 @@
 """The routed experts of one layer on one GPU: grouped matrix products of the tokens that reach them, activation, dispatch and cast elements."""
 from dataclasses import dataclass
 
+from solver.cost.alike import everywhere, larger, where
 from solver.cost.machine import Machine
 from solver.cost.operators import TILE, Rate
 from solver.cost.setting import Setting
@@ -63,14 +64,14 @@ def grouped_s(rate: Rate, load: Load, n: float, k: float) -> float:
     Bytes: the weights of every expert that is hit once, the rows in and out. Grows in rows; per row it falls. Kernels with small tiles of rows
     read weights that the cache does not hold again and again, which is not counted.
     """
-    if load.rows <= 0.0:
+    if everywhere(load.rows <= 0.0):
         return 0.0
     curve = rate.curve
-    align = rate.misaligned if n % TILE or k % TILE else 1.0
+    align = where((n % TILE > 0) | (k % TILE > 0), rate.misaligned, 1.0)
     losses = (1.0 + curve.wave * rate.sms / (load.computed / TILE * n / TILE)) * (1.0 + curve.short_k * rate.k_scale / k) * align
     compute = 2.0 * load.computed * n * k / (rate.flops_s * curve.compute) * losses
     moved = rate.element_bytes * (load.experts * n * k + load.rows * k) + rate.output_bytes * load.rows * n
-    return max(compute, moved / (rate.bandwidth_bytes_s * curve.bandwidth)) + curve.fixed_s
+    return larger(compute, moved / (rate.bandwidth_bytes_s * curve.bandwidth)) + curve.fixed_s
 
 
 def grouped_weight_gradient_s(rate: Rate, load: Load, m: float, n: float, gradient_bytes: float) -> float:
@@ -78,14 +79,14 @@ def grouped_weight_gradient_s(rate: Rate, load: Load, m: float, n: float, gradie
 
     The inner dimension is rows / experts, so few rows lose what short products lose, and bind on the gradients, which are read and written.
     """
-    if load.rows <= 0.0:
+    if everywhere(load.rows <= 0.0):
         return 0.0
     curve, inner = rate.curve, load.rows / load.experts
-    align = rate.misaligned if n % TILE or m % TILE else 1.0
+    align = where((n % TILE > 0) | (m % TILE > 0), rate.misaligned, 1.0)
     losses = (1.0 + curve.wave * rate.sms / (load.experts * m / TILE * n / TILE)) * (1.0 + curve.short_k * rate.k_scale / inner) * align
     compute = 2.0 * load.rows * m * n / (rate.flops_s * curve.compute) * losses
     moved = rate.element_bytes * load.rows * (m + n) + 2.0 * gradient_bytes * load.experts * m * n
-    return max(compute, moved / (rate.bandwidth_bytes_s * curve.bandwidth)) + curve.fixed_s
+    return larger(compute, moved / (rate.bandwidth_bytes_s * curve.bandwidth)) + curve.fixed_s
 
 
 def expert_work(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> ExpertWork:
@@ -98,7 +99,7 @@ def expert_work(setting: Setting, machine: Machine, layer_class: LayerClass, sha
         return NO_WORK
     h, f = model.hidden_size, moe.expert_ffn_hidden_size / share.etp
     up = (2 if model.gated_ffn else 1) * f
-    load = even_load(routed_tokens(model, share), max(1.0, moe.num_experts / share.ep), moe.num_experts, moe.top_k)
+    load = even_load(routed_tokens(model, share), larger(1.0, moe.num_experts / share.ep), moe.num_experts, moe.top_k)
     rate, slower, gradient = machine.linear, setting.constants.moe.grouped_share, setting.gradient_element
     first = grouped_s(rate, load, up, h)
     return ExpertWork(forward_s=(first + grouped_s(rate, load, h, f)) / slower,

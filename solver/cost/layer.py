@@ -1,6 +1,7 @@
 """The work of one layer on one GPU: matrix products, attention core, elementwise bytes, forward, backward and the share of weight gradients."""
 from dataclasses import dataclass
 
+from solver.cost.alike import larger
 from solver.cost.experts import expert_elements, expert_work
 from solver.cost.machine import Machine
 from solver.cost.operators import QUERY_BLOCK, attention_flops, elementwise_s, fused_attention_s, gemm_s, score_area, visited_area
@@ -50,7 +51,7 @@ def cross_attention_gemms(model: Architecture, share: Share) -> list[Gemm]:
 
 def local_kv_heads(model: Architecture, tp: int) -> float:
     """KV heads on one GPU: k / t, at least one."""
-    return max(1.0, model.kv_heads / tp)
+    return larger(1.0, model.kv_heads / tp)
 
 
 def head_widths(model: Architecture) -> tuple[int, int]:
@@ -92,8 +93,9 @@ def dense_ffn_gemms(model: Architecture, layer_class: LayerClass, share: Share) 
     """Forward products of the dense FFN, or of the shared experts of an expert layer, if any: first matrix, then second."""
     h, t, inner = model.hidden_size, share.tp, 2 if model.gated_ffn else 1
     experts = layer_class.moe and model.moe is not None
-    f = (model.moe.shared_width if experts and model.moe is not None else model.ffn_hidden_size) / t
-    return [(share.tokens, inner * f, h), (share.tokens, h, f)] if f else []
+    width = model.moe.shared_width if experts and model.moe is not None else model.ffn_hidden_size
+    f = width / t
+    return [(share.tokens, inner * f, h), (share.tokens, h, f)] if width else []
 
 
 def attention_core(setting: Setting, machine: Machine, layer_class: LayerClass, share: Share) -> tuple[float, float]:

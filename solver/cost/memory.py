@@ -7,6 +7,7 @@ Everything in 16 bit unless said otherwise; twice that in fp32.
 """
 from dataclasses import dataclass
 
+from solver.cost.alike import by_name, larger, smaller, where
 from solver.cost.experts import routed_tokens
 from solver.cost.layer import head_widths, local_kv_heads, score_elements
 from solver.cost.machine import Machine
@@ -20,8 +21,8 @@ LOW = ("fp8", "nvfp4")
 
 def state_parts(zero_stage: int, shards: float, gradient_bytes: float, optimizer_bytes: float, weight_bytes: float) -> tuple[float, float, float]:
     """(weights, gradients, optimizer) bytes per parameter: ZeRO-1 shards the optimizer, 2 the gradients, 3 the weights too."""
-    return (weight_bytes / (shards if zero_stage >= 3 else 1.0), gradient_bytes / (shards if zero_stage >= 2 else 1.0),
-            optimizer_bytes / (shards if zero_stage >= 1 else 1.0))
+    return (weight_bytes / where(zero_stage >= 3, shards, 1.0), gradient_bytes / where(zero_stage >= 2, shards, 1.0),
+            optimizer_bytes / where(zero_stage >= 1, shards, 1.0))
 
 
 def state_elements(setting: Setting, zero_stage: int, framework: Framework | None) -> tuple[float, float, float]:
@@ -34,8 +35,8 @@ def state_elements(setting: Setting, zero_stage: int, framework: Framework | Non
     gradient, optimizer = setting.gradient_element, setting.optimizer_state_bytes
     if stack.both_gradients and gradient > weight:
         gradient += weight
-    if stack.weights_are_master and zero_stage >= 3 and weight < 4.0:
-        optimizer, weight = max(0.0, optimizer - 4.0), 4.0
+    if stack.weights_are_master and weight < 4.0:
+        return gradient, where(zero_stage >= 3, max(0.0, optimizer - 4.0), optimizer), where(zero_stage >= 3, 4.0, weight)
     return gradient, optimizer, weight
 
 
@@ -74,22 +75,22 @@ def activation_bytes(setting: Setting, layer_class: LayerClass, share: Share, re
     scale = setting.activation_element / 2.0
     tensors = layer_tensors(setting, layer_class, share)
     everything, short = tensors.kept * scale, tensors.short * scale
-    again = 0.0
-    if recompute == "full":
-        boundary = 2.0 * share.tokens * setting.model.hidden_size * share.replicated * scale
-        return _held(setting, min(boundary, everything), short + everything)
-    if recompute == "partial":
-        again = (tensors.norms + tensors.ffn) * scale
-    elif recompute == "selective" and selective_memory < 1.0:
-        again = everything * (1.0 - selective_memory)
-    elif recompute == "selective" and share.kernel == "unfused":
-        again = tensors.scores * scale
-    return _held(setting, everything - again, short + again)
 
+    def held(mode: Recompute) -> tuple[float, float]:
+        again = 0.0
+        if mode == "full":
+            boundary = 2.0 * share.tokens * setting.model.hidden_size * share.replicated * scale
+            return smaller(boundary, everything), short + everything
+        if mode == "partial":
+            again = (tensors.norms + tensors.ffn) * scale
+        elif mode == "selective" and selective_memory < 1.0:
+            again = everything * (1.0 - selective_memory)
+        elif mode == "selective" and share.kernel == "unfused":
+            again = tensors.scores * scale
+        return everything - again, short + again
 
-def _held(setting: Setting, kept: float, working: float) -> LayerBytes:
-    """Bytes of a layer as the allocator holds them: those of the formulas, unless calibrated."""
-    by = setting.constants.memory.held
+    kept, working = by_name(recompute, held)
+    by = setting.constants.memory.held                     # of what the formulas say, what the allocator holds: other than 1 only if calibrated
     return LayerBytes(kept=by * kept, working=by * working)
 
 
@@ -137,8 +138,8 @@ def _attention(setting: Setting, share: Share, low: float) -> tuple[float, float
     if share.eager_norm:
         kept += 2.0 * tokens * (heads + kv_heads) * qk
     if share.kernel != "unfused":
-        copied = constants.stack(share.framework).sequence_first and share.sequences > 1.0 and share.kernel in ("flash_1", "flash_2")
-        return kept + (2.0 * tokens * heads * v if copied else 0.0), 4.0 * tokens * heads, 0.0
+        copied = constants.stack(share.framework).sequence_first and share.kernel in ("flash_1", "flash_2")
+        return kept + (where(share.sequences > 1.0, 2.0 * tokens * heads * v, 0.0) if copied else 0.0), 4.0 * tokens * heads, 0.0
     each = constants.eager_score_bytes if share.eager_norm else constants.score_bytes
     each += constants.score_dropout_bytes if has_dropout(setting, share) else 0.0
     scores = score_elements(share, heads)
@@ -159,7 +160,7 @@ def _feed_forward(setting: Setting, layer_class: LayerClass, share: Share, low: 
         width = share.tokens * model.ffn_hidden_size / share.tp
         return low * residual, per_width * width, 2.0 * inner * width
     moe = model.moe
-    routed = routed_tokens(model, share) * (constants.expert_imbalance if share.ep > 1 else 1.0)
+    routed = routed_tokens(model, share) * where(share.ep > 1, constants.expert_imbalance, 1.0)
     width = routed * moe.expert_ffn_hidden_size / share.etp + share.tokens * moe.shared_width / share.tp
     routing = constants.router_bytes * share.tokens * moe.num_experts * share.replicated
     return (2.0 * residual + low * routed * model.hidden_size + routing, per_width * width,
@@ -175,7 +176,7 @@ def logits_bytes(setting: Setting, share: Share, vocabulary_parallel_loss: bool)
     """
     constants, size = setting.constants.memory, share.tokens * setting.model.vocab_size
     if not vocabulary_parallel_loss:
-        return (constants.gathered_logit_bytes + (constants.gathered_logit_copies if share.tp > 1 else 0.0)) * size
+        return (constants.gathered_logit_bytes + where(share.tp > 1, constants.gathered_logit_copies, 0.0)) * size
     return (constants.stack(share.framework).logit_bytes + constants.softmax_bytes * setting.model.mtp_layers) * size / share.tp
 
 
@@ -196,4 +197,4 @@ def allocator_capacity_bytes(setting: Setting, device_bytes: float, active_dimen
     """What the allocator may hold: the device less context and communication buffers, and less fragmentation."""
     constants = setting.constants.memory
     left = device_bytes - constants.context_bytes - constants.dimension_bytes * active_dimensions
-    return max(0.0, left) / (1.0 + constants.fragmentation)
+    return larger(0.0, left) / (1.0 + constants.fragmentation)

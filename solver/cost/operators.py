@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from solver.catalog.curves import GemmCurve
+from solver.cost.alike import everywhere, larger, where
 
 TILE = 128                                                 # rows and columns of the output tile that one multiprocessor computes
 QUERY_BLOCK = 128                                          # queries of one head that one multiprocessor takes at a time
@@ -59,15 +60,15 @@ def gemm_by_formula_s(rate: Rate, m: float, n: float, k: float, copies: float = 
     copies. Written out, the first is 2 (m n + c SM 128^2 / copies) (k + k0) / (flops * e), so time grows in m, n and k. Waves are averaged over:
     single shapes miss by 5 to 10 % (median), by 15 to 25 % at worst (p90), more below m = 128. `align`: n or k no multiple of 128.
     """
-    if m <= 0 or n <= 0 or k <= 0 or copies <= 0:
+    if everywhere(m * n * k * copies <= 0.0):
         return 0.0
     curve = rate.curve
     tiles = copies * (m / TILE) * (n / TILE)
-    align = rate.misaligned if n % TILE or k % TILE else 1.0
+    align = where((n % TILE > 0) | (k % TILE > 0), rate.misaligned, 1.0)
     losses = (1.0 + curve.wave * rate.sms / tiles) * (1.0 + curve.short_k * rate.k_scale / k) * align
     compute = copies * 2.0 * m * n * k / (rate.flops_s * curve.compute) * losses
     moved = copies * (rate.element_bytes * (m * k + k * n) + rate.output_bytes * m * n) / (rate.bandwidth_bytes_s * curve.bandwidth)
-    return max(compute, moved) + curve.fixed_s
+    return larger(compute, moved) + curve.fixed_s
 
 
 def score_area(seq_len: float, window: float | None) -> float:
@@ -114,7 +115,7 @@ def fused_attention_s(rate: AttentionRate, pairs: float, widths: float, keys: fl
     grows in batch, heads, widths and length. The forward shape is fitted to isolated kernels (median 3 to 6 %, heads 64 to 256 wide); kernel
     releases of one generation differ by tens of percent.
     """
-    if pairs <= 0 or widths <= 0 or keys <= 0 or blocks <= 0:
+    if everywhere(pairs * widths * keys * blocks <= 0.0):
         return 0.0, 0.0
     per_pair = 2.0 * max(widths + 2.0 * rate.softmax_width, 2.0 * rate.least_width)
     work = pairs * per_pair / rate.flops_s * (1.0 + rate.half_length / keys + rate.waiting / blocks)

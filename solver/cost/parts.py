@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from solver.catalog.efficiency import Stack
 from solver.cost import ends, memory, profiles, synchronise
+from solver.cost.alike import by_name, chosen, everywhere, many, smaller, somewhere, where
 from solver.cost.communicators import group_path
 from solver.cost.expert_traffic import expert_s, shown_s
 from solver.cost.layer import Work, layer_work
@@ -15,6 +16,7 @@ from solver.cost.synchronise import DataTraffic, Holding
 from solver.cost.synchronise import visible_s as _visible
 from solver.cost.traffic import PathOf, context_s, tensor_s
 from solver.cost.unit import PartCost, UnitSpec
+from solver.domain.degrees import Recompute
 from solver.domain.estimate import TimeParts
 from solver.domain.identity import Same
 from solver.domain.model import LayerClass
@@ -25,12 +27,17 @@ UNITS_AT_WORK = 64                                         # whose shares are ke
 
 def share_of(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) -> Share:
     """What one GPU of a unit sees of a micro-batch. Eager norms cost more only where they are RMSNorms, which gated models have."""
+    if many(spec.tp):
+        return _share(shared, machine, spec, stack)
     return _share_of(Same(shared), Same(machine), Same(spec), Same(stack))
 
 
 @lru_cache(maxsize=UNITS_AT_WORK)
 def _share_of(setting: Same[Setting], of: Same[Machine], unit: Same[UnitSpec], by: Same[Stack]) -> Share:
-    shared, machine, spec, stack = setting.value, of.value, unit.value, by.value
+    return _share(setting.value, of.value, unit.value, by.value)
+
+
+def _share(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) -> Share:
     workload = shared.workload
     eager = workload.norm_kernel == "eager" or (workload.norm_kernel == "auto" and stack.eager_norm)
     return Share(sequences=spec.micro_batch_size / spec.dp, seq_len=workload.seq_len, tp=spec.tp, cp=spec.cp, ep=spec.ep, etp=spec.etp,
@@ -74,13 +81,10 @@ def _gathers(shared: Setting, spec: UnitSpec, traffic: DataTraffic, holding: Hol
 
     Both send in the training precision, as DeepSpeed and FSDP do.
     """
-    if traffic.ranks == 1 or spec.zero_stage < 2:
+    if everywhere((traffic.ranks == 1) | (spec.zero_stage < 2)):
         return 0.0, 0.0
-    scatter = traffic.gather_s(holding, shared.activation_element)
-    if spec.zero_stage == 2:
-        return 0.0, scatter
-    gather = traffic.gather_s(holding, shared.activation_element)
-    return gather, gather + scatter
+    once = where(traffic.ranks > 1, traffic.gather_s(holding, shared.activation_element), 0.0)
+    return where(spec.zero_stage >= 3, once, 0.0), chosen((0.0, 0.0, 1.0, 2.0), spec.zero_stage) * once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,7 @@ def _shown(overlap: float, share: Share, work: Work, tensor: float) -> tuple[flo
     """Tensor-parallel seconds that show in (forward, backward): under sequence parallelism some stacks cut gather and scatter into pieces that run
     beside the matrix products next to them, so a share hides, at most behind those products."""
     hidden = overlap * tensor if share.sequence_parallel else 0.0
-    return tensor - min(hidden, work.forward_s - work.attention_forward_s), tensor - min(hidden, work.backward_s - work.attention_backward_s)
+    return tensor - smaller(hidden, work.forward_s - work.attention_forward_s), tensor - smaller(hidden, work.backward_s - work.attention_backward_s)
 
 
 def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass,
@@ -145,13 +149,13 @@ def _floored(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, tr
     context traffic is split changes neither.
     """
     floor, total = _host_floor(shared, spec, stack, layer_class, busy.again_share), busy.seen_forward_s + busy.seen_backward_s
-    if floor <= total or busy.measured:
+    if busy.measured or everywhere(floor <= total):
         return busy.seen_forward_s, busy.seen_backward_s
     of = busy
-    if (spec.sequence_parallel and spec.tp > 1) or spec.ulysses > 1:
+    if somewhere((spec.sequence_parallel & (spec.tp > 1)) | (spec.ulysses > 1)):
         of = _busy(shared, machine, replace(spec, sequence_parallel=False, ulysses=1), stack, traffic, layer_class, False)
     share = of.seen_forward_s / (of.seen_forward_s + of.seen_backward_s)
-    return floor * share, floor * (1.0 - share)
+    return where(floor > total, floor * share, busy.seen_forward_s), where(floor > total, floor * (1.0 - share), busy.seen_backward_s)
 
 
 def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, traffic: DataTraffic, layer_class: LayerClass, *,
@@ -166,8 +170,8 @@ def layer_part(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, 
         data_comm_s=(busy.seen_forward_s - busy.forward_s) + (busy.seen_backward_s - busy.backward_s))
     kept = profiles.layer_bytes(shared, machine, layer_class, share_of(shared, machine, spec, stack), spec.recompute, stack.selective_memory)
     weights, gradients, optimizer = states(shared, spec, traffic, holding_of(shared, spec, layer_class))
-    part = PartCost(forward_s=forward, backward_s=backward, weight_gradient_s=min(backward, work.weight_gradient_s * backward / busy.seen_backward_s),
-                    parts=parts,
+    part = PartCost(forward_s=forward, backward_s=backward,
+                    weight_gradient_s=smaller(backward, work.weight_gradient_s * backward / busy.seen_backward_s), parts=parts,
                     weights_bytes=weights, gradients_bytes=gradients, optimizer_bytes=optimizer, activation_bytes=kept.kept)
     return _entered(shared, machine, spec, stack, traffic, part) if layer_class.entry else part
 
@@ -197,16 +201,20 @@ def _entered(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack, tr
 def _recompute(shared: Setting, spec: UnitSpec, stack: Stack, share: Share, forward_s: float, work: Work) -> tuple[float, float]:
     """(share of the forward launches repeated, seconds) of recomputation: full repeats the whole forward, collectives included; partial norms,
     activation and the first FFN matrix; selective the attention core of unfused kernels, or whole operators where the stack checkpoints so."""
-    if spec.recompute == "full":
-        return 1.0, forward_s
-    if spec.recompute == "partial":
-        return 0.5, work.first_matrix_s + shared.constants.elementwise.recomputed_share_partial * work.elementwise_forward_s
-    if spec.recompute == "selective":
-        if stack.selective_time > 0.0:
-            return stack.selective_time, stack.selective_time * forward_s
-        if share.kernel == "unfused":
-            return 0.25, work.attention_forward_s
-    return 0.0, 0.0
+
+    def again(mode: Recompute) -> tuple[float, float]:
+        if mode == "full":
+            return 1.0, forward_s
+        if mode == "partial":
+            return 0.5, work.first_matrix_s + shared.constants.elementwise.recomputed_share_partial * work.elementwise_forward_s
+        if mode == "selective":
+            if stack.selective_time > 0.0:
+                return stack.selective_time, stack.selective_time * forward_s
+            if share.kernel == "unfused":
+                return 0.25, work.attention_forward_s
+        return 0.0, 0.0
+
+    return by_name(spec.recompute, again)
 
 
 def _host_floor(shared: Setting, spec: UnitSpec, stack: Stack, layer_class: LayerClass, again_share: float) -> float:
@@ -216,8 +224,7 @@ def _host_floor(shared: Setting, spec: UnitSpec, stack: Stack, layer_class: Laye
     """
     host = shared.constants.host
     seconds = host.forward_s + host.backward_s + again_share * (host.forward_s + host.recompute_s)
-    if spec.tp > 1:
-        seconds += host.tensor_s * (spec.tp / 8.0) ** 2
+    seconds += where(spec.tp > 1, host.tensor_s * (spec.tp / 8.0) ** 2, 0.0)
     seconds *= 1.5 if layer_class.cross_attention else 1.0 # three blocks to launch instead of two
     if layer_class.moe and shared.model.moe is not None:
         seconds += shared.constants.moe.host_s + shared.constants.moe.host_expert_s * shared.model.moe.num_experts / spec.ep

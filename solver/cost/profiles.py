@@ -7,7 +7,7 @@ apart: a figure holds with and without it, so the ratios are taken without it.
 """
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 from solver.cost import memory
 from solver.cost.collectives import Path
@@ -17,7 +17,7 @@ from solver.cost.layer import Work, layer_work
 from solver.cost.machine import Machine
 from solver.cost.measured import Curve, Part
 from solver.cost.memory import LayerBytes
-from solver.cost.setting import Setting, memoised
+from solver.cost.setting import Setting, memoised, remembered
 from solver.cost.share import Share
 from solver.cost.traffic import tensor_s
 from solver.cost.unit import UnitSpec
@@ -88,10 +88,7 @@ def _own_work(shared: Setting) -> Callable[[str, LayerClass, Share], tuple[Work,
     return own_work
 
 
-@memoised
-def _own_bytes(shared: Setting) -> Callable[[LayerClass, Share, Recompute, float], LayerBytes]:
-    return lru_cache(maxsize=FORMULAS_KEPT)(lambda layer_class, share, recompute, selective_memory: memory.activation_bytes(
-        shared, layer_class, share, recompute, selective_memory))
+_own_bytes = remembered(memory.activation_bytes)
 
 
 @cache
@@ -138,7 +135,7 @@ def layer_bytes(shared: Setting, machine: Machine, layer_class: LayerClass, shar
     Full recompute keeps the layer's input: the measured output, over t under sequence parallelism, where there is one.
     """
     if shared.measured is None:
-        return _own_bytes(shared.problem)(layer_class, share, recompute, selective_memory)
+        return _own_bytes(shared, layer_class, share, recompute, selective_memory)
     return _bytes(shared.problem)(machine.group.name, layer_class, share, recompute, selective_memory)
 
 
@@ -149,7 +146,7 @@ def _bytes(shared: Setting) -> Callable[[str, LayerClass, Share, Recompute, floa
 
 def _measured_bytes(shared: Setting, machine: Machine, layer_class: LayerClass, share: Share, recompute: Recompute,
                     selective_memory: float) -> LayerBytes:
-    own_bytes, formula_class = _own_bytes(shared.problem), _plain(layer_class)
+    own_bytes, formula_class = partial(_own_bytes, shared), _plain(layer_class)
     plain = own_bytes(formula_class, share, recompute, selective_memory)
     assert shared.measured is not None                     # the caller has looked
     x, curve = share.sequences / share.cp, shared.measured.closest(machine.group.device.name, share.tp, layer_class)

@@ -107,16 +107,22 @@ def memoised(build: Callable[[Setting], Callable[..., T]]) -> Callable[[Problem]
 
 
 def remembered(function: Callable[Concatenate[Setting, Arguments], T]) -> Callable[Concatenate[Setting, Arguments], T]:
-    """The function with its results kept in the setting, so that units that agree in the arguments share them. For functions without effects."""
+    """The function with its results kept in the setting, so that units that agree in the arguments share them. For functions without effects.
+
+    What arrays give, which have no hash, is not kept.
+    """
 
     @wraps(function)
     def kept(shared: Setting, *given: Arguments.args, **named: Arguments.kwargs) -> T:
         results, key = shared.results, (function, *given, *named.values())
-        if key not in results:
+        try:
+            found: T = results[key]
+        except KeyError:
             if len(results) >= RESULTS_KEPT:
                 results.clear()
-            results[key] = function(shared, *given, **named)
-        found: T = results[key]
+            found = results[key] = function(shared, *given, **named)
+        except TypeError:
+            return function(shared, *given, **named)
         return found
 
     return kept                                            # type: ignore[return-value]

@@ -1,7 +1,10 @@
 """What follows the last backward: gradient traffic that nothing hides, the optimizer step, gathering of updated weights."""
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.catalog.efficiency import Stack
+from solver.cost.alike import chosen, distinct_pairs, larger, many, smaller, where
 from solver.cost.collectives import all_reduce_s, all_reduce_slope
 from solver.cost.communicators import data_paths
 from solver.cost.fabric import outermost
@@ -29,7 +32,7 @@ class DataTraffic:
 
     def gather_s(self, holding: Holding, element_bytes: float) -> float:
         """Seconds to gather (or reduce-scatter) a holding once."""
-        constant = (self.dense[0] + (self.experts[0] if holding.experts else 0.0)) / 2.0
+        constant = (self.dense[0] + where(holding.experts > 0.0, self.experts[0], 0.0)) / 2.0
         return constant + element_bytes * (holding.dense * self.dense[1] + holding.experts * self.experts[1]) / 2.0
 
 
@@ -40,7 +43,7 @@ def data_ranks(spec: UnitSpec) -> int:
 
 def expert_data_ranks(spec: UnitSpec) -> int:
     """Ranks that hold the same experts: replicas * dp * cp * tp / (ep * etp), at least one."""
-    return max(1, data_ranks(spec) * spec.tp // (spec.ep * spec.etp))
+    return larger(1, data_ranks(spec) * spec.tp // (spec.ep * spec.etp))
 
 
 def data_traffic(setting: Setting, spec: UnitSpec) -> DataTraffic:
@@ -55,10 +58,14 @@ def data_traffic(setting: Setting, spec: UnitSpec) -> DataTraffic:
 
 @remembered
 def _slowest(setting: Setting, groups: tuple[str, ...], ranks: int, stride: int) -> tuple[float, float]:
+    if many(ranks, stride):
+        pairs, index = distinct_pairs(ranks, stride)
+        constants, slopes = np.array([_slowest(setting, groups, n, s) for n, s in pairs]).T
+        return constants[index], slopes[index]
     if ranks == 1:
         return 0.0, 0.0
-    slopes = [all_reduce_slope(path) for path in data_paths(setting, groups, ranks, stride)]
-    slowest = max(s[0] for s in slopes), max(s[1] for s in slopes)
+    lines = [all_reduce_slope(path) for path in data_paths(setting, groups, ranks, stride)]
+    slowest = max(s[0] for s in lines), max(s[1] for s in lines)
     if len(groups) == 1 or setting.collectives is None:
         return slowest
     alone = [all_reduce_slope(data_paths(setting, (name,), ranks, stride)[0]) for name in groups]            # what was measured across groups
@@ -72,7 +79,7 @@ def traffic_s(setting: Setting, spec: UnitSpec, traffic: DataTraffic, holding: H
     gathers weights here; ZeRO-3 gathers in every micro-batch instead.
     """
     gradient, weight = setting.gradient_element, setting.activation_element
-    passes = {0: (2.0 * gradient, 0.0), 1: (gradient, weight), 2: (0.0, weight), 3: (0.0, 0.0)}[spec.zero_stage]
+    passes = chosen((2.0 * gradient, gradient, 0.0, 0.0), spec.zero_stage), chosen((0.0, weight, weight, 0.0), spec.zero_stage)
     once = (holding.dense * traffic.dense[1] + holding.experts * traffic.experts[1]) / 2.0
     return passes[0] * once, passes[1] * once
 
@@ -80,7 +87,7 @@ def traffic_s(setting: Setting, spec: UnitSpec, traffic: DataTraffic, holding: H
 def latency_s(spec: UnitSpec, traffic: DataTraffic) -> float:
     """Latency of the collectives behind the last backward."""
     latency = traffic.dense[0] + (traffic.experts[0] if traffic.experts is not traffic.dense else 0.0)
-    return {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.0}[spec.zero_stage] * latency
+    return chosen((1.0, 1.0, 0.5, 0.0), spec.zero_stage) * latency
 
 
 def optimizer_s(setting: Setting, machine: Machine, spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> float:
@@ -98,10 +105,8 @@ def owned_share(spec: UnitSpec, traffic: DataTraffic, holding: Holding) -> float
 
 def shard_counts(spec: UnitSpec, traffic: DataTraffic) -> tuple[float, float]:
     """Over how many ranks ZeRO shards dense weights and experts: all data ranks, or a smaller shard group."""
-    if spec.zero_stage == 0:
-        return 1.0, 1.0
-    limit = spec.shard_group or traffic.ranks
-    return float(min(limit, traffic.ranks)), float(min(limit, traffic.expert_ranks))
+    limit, sharded = spec.shard_group or traffic.ranks, spec.zero_stage > 0
+    return where(sharded, 1.0 * smaller(limit, traffic.ranks), 1.0), where(sharded, 1.0 * smaller(limit, traffic.expert_ranks), 1.0)
 
 
 def exposed_s(setting: Setting, stack: Stack, spec: UnitSpec, traffic_seconds: tuple[float, float], forward_s: float, backward_s: float) -> float:
@@ -113,13 +118,13 @@ def exposed_s(setting: Setting, stack: Stack, spec: UnitSpec, traffic_seconds: t
     least = setting.constants.data_parallel.exposed_share
     hidden = overlapping(setting, stack)[0] * spec.hiding_rounds
     gradients, weights = traffic_seconds
-    exposed = visible_s(setting, forward_s, weights) - forward_s if spec.zero_stage == 2 else max(least * weights, weights - hidden * forward_s)
-    return max(least * gradients, gradients - hidden * backward_s) + exposed
+    exposed = where(spec.zero_stage == 2, visible_s(setting, forward_s, weights) - forward_s, larger(least * weights, weights - hidden * forward_s))
+    return larger(least * gradients, gradients - hidden * backward_s) + exposed
 
 
 def visible_s(setting: Setting, compute_s: float, beside_s: float) -> float:
     """Seconds of compute with communication beside it: max(compute + slowdown * min(compute, communication), communication)."""
-    return max(compute_s + setting.constants.communication.overlap_slowdown * min(compute_s, beside_s), beside_s)
+    return larger(compute_s + setting.constants.communication.overlap_slowdown * smaller(compute_s, beside_s), beside_s)
 
 
 def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
@@ -132,5 +137,5 @@ def tied_gradient_s(setting: Setting, spec: UnitSpec) -> float:
     size = setting.model.vocab_size * setting.model.hidden_size / spec.tp * setting.gradient_element
     seconds = 0.0
     for name in spec.groups:
-        seconds = max(seconds, all_reduce_s((outermost(setting.constants, setting.problem.cluster.group(name)),), size))
+        seconds = larger(seconds, all_reduce_s((outermost(setting.constants, setting.problem.cluster.group(name)),), size))
     return seconds

@@ -1,6 +1,7 @@
 """Communication of one layer: bytes by formula, seconds over the fabric of one node group."""
 from collections.abc import Callable
 
+from solver.cost.alike import everywhere, larger, smaller
 from solver.cost.collectives import Path, all_reduce_s, all_to_all_s, ring_pass_s, scattered_all_reduce_s
 from solver.cost.layer import head_widths, local_kv_heads
 from solver.cost.setting import Setting
@@ -37,7 +38,7 @@ def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
 
     One all-reduce behind each attention and one behind the dense FFN or shared experts; routed experts cut over etp gather and scatter their tokens.
     """
-    if share.tp == 1:
+    if everywhere(share.tp == 1):
         return 0.0
     model = setting.model
     path = path_of(share.tp, 1)
@@ -46,7 +47,7 @@ def tensor_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: 
     shared = model.moe is not None and model.moe.shared_width > 0
     reductions = layer_class.cores + (dense or shared or not share.sequence_parallel)
     seconds = reductions * _reduction_s(path, size, share.sequence_parallel)
-    if not dense and model.moe is not None and share.etp > 1:
+    if not dense and model.moe is not None and not everywhere(share.etp == 1):
         seconds += scattered_all_reduce_s(path_of(share.etp, 1),
                                           share.tokens / share.tp * share.etp * model.moe.top_k * model.hidden_size * setting.activation_element)
     return seconds * setting.constants.communication.tensor_contention
@@ -59,31 +60,31 @@ def _reduction_s(path: Path, size_bytes: float, scattered: bool) -> float:
     search takes sequence parallelism never to lengthen anything.
     """
     seconds = all_reduce_s(path, size_bytes)
-    return min(seconds, scattered_all_reduce_s(path, size_bytes)) if scattered else seconds
+    return smaller(seconds, scattered_all_reduce_s(path, size_bytes)) if scattered else seconds
 
 
 def context_s(setting: Setting, path_of: PathOf, layer_class: LayerClass, share: Share, ulysses: int, attention_forward_s: float,
               attention_backward_s: float) -> tuple[float, float]:
     """Exposed seconds (forward, backward) of context parallelism in one layer: Ulysses all-to-alls, and what the ring cannot hide behind attention,
     for each attention core."""
-    if share.cp == 1:
+    if everywhere(share.cp == 1):
         return 0.0, 0.0
     cores = float(layer_class.cores)
     model, element = setting.model, setting.activation_element
     qk, v = head_widths(model)
-    ring = max(1, share.cp // ulysses)
+    ring = larger(1, share.cp // ulysses)
     kv = (qk + v) * _kv_heads_sent(model, share)
     all_to_all = 0.0
-    if ulysses > 1:
+    if not everywhere(ulysses == 1):
         path = path_of(ulysses, share.tp)
         query = share.tokens * model.num_attention_heads / share.tp * qk * element
-        keys = share.tokens * kv * element * max(1.0, ulysses / _kv_heads_sent(model, share)) / 2.0
+        keys = share.tokens * kv * element * larger(1.0, ulysses / _kv_heads_sent(model, share)) / 2.0
         all_to_all = cores * (2.0 * all_to_all_s(path, query) + 2.0 * all_to_all_s(path, keys))
-    if ring == 1:
+    if everywhere(ring == 1):
         return all_to_all, all_to_all
-    kept = max(kv / ulysses, qk + v)
+    kept = larger(kv / ulysses, qk + v)
     passed = cores * ring_pass_s(path_of(ring, share.tp * ulysses), share.tokens * ulysses * kept * element)
-    return all_to_all + max(0.0, passed - attention_forward_s), all_to_all + max(0.0, 2.0 * passed - attention_backward_s)
+    return all_to_all + larger(0.0, passed - attention_forward_s), all_to_all + larger(0.0, 2.0 * passed - attention_backward_s)
 
 
 def _kv_heads_sent(model: Architecture, share: Share) -> float:

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from solver.catalog.efficiency import Stack
 from solver.cost import memory, profiles, synchronise
+from solver.cost.alike import everywhere, larger, largest, many, smaller, smallest, somewhere, where
 from solver.cost.collectives import send_s
 from solver.cost.communicators import boundary_link
 from solver.cost.machine import Machine
@@ -25,6 +26,7 @@ from solver.cost.setting import Setting, memoised, setting
 from solver.cost.share import Share
 from solver.cost.synchronise import DataTraffic, Holding
 from solver.cost.unit import LayerCosts, PartCost, SyncPiece, UnitCosts, UnitSpec
+from solver.domain.estimate import TimeParts
 from solver.domain.model import LayerClass
 from solver.domain.problem import Problem
 from solver.domain.profiles import EMBEDDING, HEAD
@@ -50,7 +52,11 @@ _table = memoised(_build)
 
 def layer_costs(problem: Problem, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
     """The part of `unit_costs` that bounds on whole families need: layers and room alone. `least`: times bounded as in `layer_part`."""
-    shared = setting(problem)
+    return layer_costs_under(setting(problem), spec, least=least)
+
+
+def layer_costs_under(shared: Setting, spec: UnitSpec, *, least: bool = False) -> LayerCosts:
+    """The same under a problem's setting."""
     return _layer_costs(shared, spec, synchronise.data_traffic(shared, spec), least=least)
 
 
@@ -60,8 +66,8 @@ def _layer_costs(shared: Setting, spec: UnitSpec, traffic: DataTraffic, *, least
     buffers = [_buffers(shared, m, spec, stack) for m in machines]
     return LayerCosts(
         layers={cls: _slowest([layer_part(shared, m, spec, stack, traffic, cls, least=least) for m in machines]) for cls in shared.classes},
-        buffers_bytes=max(b[0] for b in buffers), head_buffers_bytes=max(b[1] for b in buffers),
-        capacity_bytes=min(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines))
+        buffers_bytes=largest(b[0] for b in buffers), head_buffers_bytes=largest(b[1] for b in buffers),
+        capacity_bytes=smallest(memory.allocator_capacity_bytes(shared, m.capacity_bytes, _active_dimensions(spec)) for m in machines))
 
 
 def costs_under(shared: Setting, spec: UnitSpec) -> UnitCosts:
@@ -88,19 +94,26 @@ def _logits(shared: Setting, spec: UnitSpec, share: Share) -> float:
     measured = profiles.head_bytes(shared, spec)
     if measured is None:
         return memory.logits_bytes(shared, share, spec.vocabulary_parallel_loss)
-    return max(0.0, measured - head_input_bytes(shared, share))
+    return larger(0.0, measured - head_input_bytes(shared, share))
 
 
 def _slowest(costs: list[PartCost]) -> PartCost:
     """The part at its slowest member, forward and backward each; waiting for the other members counts as computation. Memory likewise at its
     largest."""
-    slowest = max(costs, key=lambda c: c.forward_s + c.backward_s)
     if len(costs) == 1:
-        return slowest
-    forward, backward = max(c.forward_s for c in costs), max(c.backward_s for c in costs)
-    waiting = (forward - slowest.forward_s) + (backward - slowest.backward_s)
-    return replace(slowest, forward_s=forward, backward_s=backward, weight_gradient_s=max(c.weight_gradient_s for c in costs),
-                   parts=replace(slowest.parts, compute_s=slowest.parts.compute_s + waiting), activation_bytes=max(c.activation_bytes for c in costs))
+        return costs[0]
+    forward, backward = largest(c.forward_s for c in costs), largest(c.backward_s for c in costs)
+    return replace(costs[0], forward_s=forward, backward_s=backward, weight_gradient_s=largest(c.weight_gradient_s for c in costs),
+                   parts=_parts_of_slowest(costs, forward, backward), activation_bytes=largest(c.activation_bytes for c in costs))
+
+
+def _parts_of_slowest(costs: list[PartCost], forward_s: float, backward_s: float) -> TimeParts:
+    """By cause, what the slowest member takes, and waiting; left out of arrays, for which nobody asks."""
+    if many(forward_s):
+        return TimeParts()
+    slowest = max(costs, key=lambda c: c.forward_s + c.backward_s)
+    waiting = (forward_s - slowest.forward_s) + (backward_s - slowest.backward_s)
+    return replace(slowest.parts, compute_s=slowest.parts.compute_s + waiting)
 
 
 def _tied_holding(shared: Setting, spec: UnitSpec) -> Holding:
@@ -125,7 +138,7 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
 
     def step_s(holding: Holding, part: Part | None = None) -> float:
         measured = profiles.update_seconds(shared, spec, part, synchronise.owned_share(spec, traffic, holding)) if part is not None else None
-        return measured if measured is not None else max(synchronise.optimizer_s(shared, m, spec, traffic, holding) for m in machines)
+        return measured if measured is not None else largest(synchronise.optimizer_s(shared, m, spec, traffic, holding) for m in machines)
 
     copy = decoder_embedding(shared, spec)
     holdings = {cls: _more(holding_of(shared, spec, cls), copy) if cls.entry else holding_of(shared, spec, cls) for cls in shared.classes}
@@ -137,16 +150,16 @@ def _sync(shared: Setting, machines: list[Machine], spec: UnitSpec, traffic: Dat
     step_ends = step_s(first, EMBEDDING), step_s(last, HEAD)
     head_tied_s = tied_s if shared.model.tied_embeddings else 0.0
     ends_s = (traffic_s(first, embedding) + tied_s + step_ends[0], traffic_s(last, head) + head_tied_s + step_ends[1])
-    twice_s = sum(max(0.0, traffic_s(holdings[cls], layers[cls]) - traffic_s(_less(holdings[cls], copy), layers[cls])) + tied_s
+    twice_s = sum(larger(0.0, traffic_s(holdings[cls], layers[cls]) - traffic_s(_less(holdings[cls], copy), layers[cls])) + tied_s
                   for cls in shared.classes if cls.entry)  # of the decoder's embedding where one stage holds both
     piece = SyncPiece(
         constant_s=constant + synchronise.latency_s(spec, traffic), per_layer_s={cls: waits[cls] + steps[cls] for cls in shared.classes},
         embedding_s=ends_s[0], head_s=ends_s[1],
         shared_ends_s=tied_s + head_tied_s + twice_s + step_s(_more(tied, copy))
-        + max(0.0, traffic_s(last, head) - traffic_s(_less(last, tied), head)))
+        + larger(0.0, traffic_s(last, head) - traffic_s(_less(last, tied), head)))
     optimizer = constant + sum(n * steps[cls] for cls, n in shared.counts.items()) + sum(step_ends)
     total = piece.constant_s + sum(n * piece.per_layer_s[cls] for cls, n in shared.counts.items()) + ends_s[0] + ends_s[1]
-    return piece, min(1.0, optimizer / total) if total > 0.0 else 0.0
+    return piece, smaller(1.0, optimizer / total) if everywhere(total > 0.0) else 0.0
 
 
 def _more(holding: Holding, other: Holding) -> Holding:
@@ -165,17 +178,19 @@ def _buffers(shared: Setting, machine: Machine, spec: UnitSpec, stack: Stack) ->
     stage, as frameworks demand of ZeRO-3.
     """
     share, working, gathered, ends = share_of(shared, machine, spec, stack), 0.0, 0.0, 0.0
-    if spec.zero_stage >= 3:
+    whole = spec.zero_stage >= 3
+    if somewhere(whole):
         ends = embedding_holding(shared, spec).dense + head_holding(shared, spec).dense - _tied_holding(shared, spec).dense
+        ends = where(whole, ends, 0.0)
     for cls in shared.classes:
-        working = max(working, profiles.layer_bytes(shared, machine, cls, share, spec.recompute, stack.selective_memory).working)
-        if spec.zero_stage >= 3:
+        working = larger(working, profiles.layer_bytes(shared, machine, cls, share, spec.recompute, stack.selective_memory).working)
+        if somewhere(whole):
             held = holding_of(shared, spec, cls)
             layers = shared.constants.memory.gathered_layers + 1.0
-            gathered = max(gathered, (held.dense + held.experts) * shared.activation_element * layers)
+            gathered = larger(gathered, where(whole, (held.dense + held.experts) * shared.activation_element * layers, 0.0))
     fixed = memory.workspace_bytes(shared, machine) + gathered
     room = _logits(shared, spec, share) if memory.logits_make_room(shared, share, spec.vocabulary_parallel_loss) else 0.0
-    return fixed + working, fixed + ends * shared.activation_element + max(0.0, working - room)
+    return fixed + working, fixed + ends * shared.activation_element + larger(0.0, working - room)
 
 
 def _active_dimensions(spec: UnitSpec) -> int:
@@ -209,11 +224,11 @@ def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same
         ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
         measured = profiles.boundary_bytes(shared, side)
         whole = tokens_elements * shared.activation_element if measured is None else measured * side.dp * side.cp
-        size = max(size, tensors * whole * copies / (side.dp * side.cp * ranks))
+        size = larger(size, tensors * whole * copies / (side.dp * side.cp * ranks))
     size *= shared.constants.communication.edge_bytes
-    crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
+    crossing = sender.replicas * smaller(sender.gpus_per_replica, receiver.gpus_per_replica)
     slowest = 0.0
     for one in sender.groups:
         for other in receiver.groups:
-            slowest = max(slowest, send_s(boundary_link(shared, one, other, same_node, crossing), size))
+            slowest = larger(slowest, send_s(boundary_link(shared, one, other, same_node, crossing), size))
     return slowest
