@@ -224,11 +224,11 @@ def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same
         ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
         measured = profiles.boundary_bytes(shared, side)
         whole = tokens_elements * shared.activation_element if measured is None else measured * side.dp * side.cp
-        size = larger(size, tensors * whole * copies / (side.dp * side.cp * ranks))
+        size = max(size, tensors * whole * copies / (side.dp * side.cp * ranks))
     size *= shared.constants.communication.edge_bytes
-    crossing = sender.replicas * smaller(sender.gpus_per_replica, receiver.gpus_per_replica)
+    crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
     slowest = 0.0
     for one in sender.groups:
         for other in receiver.groups:
-            slowest = larger(slowest, send_s(boundary_link(shared, one, other, same_node, crossing), size))
+            slowest = max(slowest, send_s(boundary_link(shared, one, other, same_node, crossing), size))
     return slowest

@@ -2,7 +2,7 @@
 
 Layers are counted from the last: index c of a prefix table is the sum over the last c layers. `Tables` holds numbers only.
 """
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.cost.unit import PartCost, UnitCosts
+from solver.cost import bulk
+from solver.cost.unit import UnitCosts
 from solver.cost.units import edge_seconds, unit_costs
 from solver.domain.problem import Problem
 from solver.domain.profiles import classes_of
 from solver.search.budget import TOLERANCE, Budget, most_value, rates_by_group, usable
+from solver.search.priced import PricedUnits
 from solver.search.space import Choice, Kind
 
 Floats = NDArray[np.float64]
@@ -100,13 +102,13 @@ class Tables:
 
 
 class TableFactory:
-    """Makes tables, asking the cost model once per unit."""
+    """Makes tables. The cost model is asked once per unit, and for all units at once that come up together."""
 
     def __init__(self, problem: Problem, margin: float, budgets: tuple[Budget, ...] = ()) -> None:
         self.problem, self.margin, self.budgets = problem, margin, budgets
+        self._priced = PricedUnits(problem)
         self.gpus = usable(problem, budgets)
         self.classes = classes_of(problem.model, problem.profiles)
-        self._units: dict[object, UnitCosts] = {}
         self._made: dict[tuple[Choice, tuple[Kind, ...]], Tables] = {}
         self.probes: dict[object, Any] = {}                # of solver.search.probes, shared by all frontiers over this problem
         self.works: dict[Choice, float] = {}               # least worth of any plan of a choice, by solver.search.frontier
@@ -124,15 +126,16 @@ class TableFactory:
     def within(self, budgets: tuple[Budget, ...]) -> "TableFactory":
         """Tables under further budgets; what units cost, and probes, are shared."""
         limited = TableFactory(self.problem, self.margin, (*self.budgets, *budgets))
-        limited._units, limited._made, limited.probes, limited.works = self._units, self._made, self.probes, self.works
+        limited._priced, limited._made, limited.probes, limited.works = self._priced, self._made, self.probes, self.works
         return limited
 
     def unit(self, kind: Kind) -> UnitCosts:
-        """Costs of a kind, remembered for the life of the factory."""
-        found = self._units.get(kind.spec)
-        if found is None:
-            found = self._units[kind.spec] = unit_costs(self.problem, kind.spec)
-        return found
+        """Costs of a kind."""
+        return unit_costs(self.problem, kind.spec)
+
+    def add(self, kinds: Iterable[Kind]) -> None:
+        """Prices kinds whose tables will be asked for: the more at once, the less time each takes."""
+        self._priced.add(k.spec for k in kinds)
 
     def tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
         """The tables of a choice over its kinds. Under budgets they are kept, since the same choices come up under the next budget."""
@@ -146,38 +149,33 @@ class TableFactory:
         return replace(self._made[key], resources=self._resources(kinds))
 
     def _tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
-        units = [self.unit(k) for k in kinds]
-        pieces = max(len(u.sync) for u in units)
-        padded = [(*u.sync, *(u.sync[-1],) * (pieces - len(u.sync))) for u in units]
+        units = self._priced.of([k.spec for k in kinds])
+        parts, sync, room = units.parts, units.sync, units.room
+        forward, activation = parts[..., bulk.FORWARD], parts[..., bulk.ACTIVATION]                                   # [K, classes + 3]
+        time = forward + parts[..., bulk.BACKWARD]
+        static = parts[..., bulk.WEIGHTS] + parts[..., bulk.GRADIENTS] + parts[..., bulk.OPTIMIZER]
+        embedding, head, shared = bulk.EMBEDDING, bulk.HEAD, bulk.SHARED_ENDS
         within, edge = self._within, self._edges(choice, kinds)
-        heads, embeddings, shared = [u.head for u in units], [u.embedding for u in units], [u.shared_ends for u in units]
         return Tables(
             kinds=tuple(kinds), layers=len(self.classes), micro_batches=choice.micro_batches, schedule=choice.schedule,
-            virtual_stages=choice.virtual_stages, time=self._prefix(units, lambda p: p.forward_s + p.backward_s),
-            forward=self._prefix(units, lambda p: p.forward_s),
-            static=self._prefix(units, _static_bytes), activation=self._prefix(units, lambda p: p.activation_bytes),
-            head_time=np.array([p.forward_s + p.backward_s for p in heads]), head_forward=np.array([p.forward_s for p in heads]),
-            head_static=np.array([_static_bytes(u.head) + u.logits_bytes + u.head_buffers_bytes - u.buffers_bytes for u in units]),
-            head_activation=np.array([p.activation_bytes for p in heads]),
-            embedding_time=np.array([p.forward_s + p.backward_s for p in embeddings]), embedding_forward=np.array([p.forward_s for p in embeddings]),
-            embedding_static=np.array([_static_bytes(p) for p in embeddings]),
-            embedding_activation=np.array([p.activation_bytes for p in embeddings]),
-            shared_time=np.array([p.forward_s + p.backward_s for p in shared]), shared_forward=np.array([p.forward_s for p in shared]),
-            shared_static=np.array([_static_bytes(p) for p in shared]), shared_activation=np.array([p.activation_bytes for p in shared]),
-            shared_sync=np.array([[s.shared_ends_s for s in row] for row in padded]),
-            buffers=np.array([u.buffers_bytes for u in units]), capacity=np.array([u.capacity_bytes * (1.0 - self.margin) for u in units]),
-            sync_constant=np.array([[s.constant_s for s in row] for row in padded]),
-            sync=np.array([[np.array([s.per_layer_s[c] for c in self._order]) @ self._counts for s in row] for row in padded]),
-            sync_embedding=np.array([[s.embedding_s for s in row] for row in padded]),
-            sync_head=np.array([[s.head_s for s in row] for row in padded]),
+            virtual_stages=choice.virtual_stages, time=self._prefix(time), forward=self._prefix(forward), static=self._prefix(static),
+            activation=self._prefix(activation),
+            head_time=time[:, head], head_forward=forward[:, head], head_activation=activation[:, head],
+            head_static=static[:, head] + room[:, bulk.LOGITS] + room[:, bulk.HEAD_BUFFERS] - room[:, bulk.BUFFERS],
+            embedding_time=time[:, embedding], embedding_forward=forward[:, embedding], embedding_static=static[:, embedding],
+            embedding_activation=activation[:, embedding],
+            shared_time=time[:, shared], shared_forward=forward[:, shared], shared_static=static[:, shared], shared_activation=activation[:, shared],
+            buffers=room[:, bulk.BUFFERS], capacity=room[:, bulk.CAPACITY] * (1.0 - self.margin),
+            sync=self._prefix(sync)[:, None], sync_constant=sync[:, bulk.CONSTANT, None], sync_embedding=sync[:, bulk.SYNC_EMBEDDING, None],
+            sync_head=sync[:, bulk.SYNC_HEAD, None], shared_sync=sync[:, bulk.SYNC_SHARED_ENDS, None],
             edge=edge, edge_within=self._edges(choice, kinds, tensors=2) if within else edge, within=within,
             wrap=self._edges(choice, kinds, wrap=True) if choice.virtual_stages > 1 else np.zeros((len(kinds), len(kinds))),
             gpus=np.array([k.gpus for k in kinds], dtype=np.int64), set_index=self._set_index(kinds), block=self._blocks_of(kinds),
             resources=self._resources(kinds))
 
-    def _prefix(self, units: list[UnitCosts], value: Callable[[PartCost], float]) -> Floats:
-        rows = np.array([[value(u.layers[c]) for c in self._order] for u in units])
-        sums: Floats = rows @ self._counts
+    def _prefix(self, values: Floats) -> Floats:
+        """[K, L + 1] sums over the last layers, of [K, classes or more] per layer of each class."""
+        sums: Floats = values[:, :len(self._order)] @ self._counts
         return sums
 
     def _edges(self, choice: Choice, kinds: list[Kind], wrap: bool = False, tensors: int = 1) -> Floats:
@@ -223,6 +221,3 @@ class TableFactory:
                          group_gpus=np.array([self.gpus[g] for g in groups], dtype=np.int64), members=members,
                          rates=rates @ (members / members.sum(axis=1, keepdims=True)).T)
 
-
-def _static_bytes(part: PartCost) -> float:
-    return part.weights_bytes + part.gradients_bytes + part.optimizer_bytes
