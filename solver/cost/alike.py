@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+FEW = 500                                                  # elements up to which a dictionary finds the distinct ones faster than sorting does
 Number = TypeVar("Number", int, float)
 
 
@@ -54,7 +55,7 @@ def everywhere(condition: bool) -> bool:
     try:
         return bool(condition)
     except ValueError:
-        return bool(np.all(condition))
+        return bool(condition.all())                       # type: ignore[attr-defined]
 
 
 def somewhere(condition: bool) -> bool:
@@ -62,7 +63,7 @@ def somewhere(condition: bool) -> bool:
     try:
         return bool(condition)
     except ValueError:
-        return bool(np.any(condition))
+        return bool(condition.any())                       # type: ignore[attr-defined]
 
 
 def root(x: float) -> float:
@@ -109,6 +110,10 @@ def many(*values: object) -> bool:
 def distinct_pairs(a: Any, b: Any) -> tuple[list[tuple[int, int]], NDArray[np.intp]]:
     """The distinct pairs of two arrays of natural numbers, and which of them each element is."""
     first, second = np.broadcast_arrays(a, b)
+    if first.size <= FEW:
+        known: dict[tuple[int, int], int] = {}
+        index = np.array([known.setdefault(pair, len(known)) for pair in zip(first.tolist(), second.tolist(), strict=True)])
+        return list(known), index
     base = int(second.max()) + 1
     keys, index = np.unique(first.astype(np.int64) * base + second, return_inverse=True)
     return [divmod(key, base) for key in keys.tolist()], index

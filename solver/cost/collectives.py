@@ -6,7 +6,7 @@ time on parts of a large message, as NCCL's rings and trees do: latencies add up
 """
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, cast
 
@@ -43,12 +43,20 @@ class Paths:
 
     distinct: tuple[Path, ...]
     index: NDArray[np.intp]
+    order: NDArray[np.intp]                                # that sorts `index`
+    spans: tuple[slice, ...]                               # of each distinct path, in that order
+
+    @classmethod
+    def of(cls, distinct: tuple[Path, ...], index: NDArray[np.intp]) -> "Paths":
+        """The paths that `index` picks among distinct ones."""
+        ends = np.cumsum(np.bincount(index, minlength=len(distinct))).tolist()
+        return cls(distinct, index, np.argsort(index, kind="stable"), tuple(map(slice, [0, *ends[:-1]], ends)))
 
 
 def each_path(path: Path, change: Callable[[Path], Path]) -> Path:
     """A path changed, or each of many."""
     if isinstance(path, Paths):
-        return cast(Path, Paths(tuple(change(one) for one in path.distinct), path.index))
+        return cast(Path, replace(path, distinct=tuple(change(one) for one in path.distinct)))
     return change(path)
 
 
@@ -59,10 +67,10 @@ def over_each(function: Callable[Concatenate[Path, float, Others], float]) -> Ca
     def over(path: Path, size_bytes: float, *others: Others.args, **named: Others.kwargs) -> float:
         if not isinstance(path, Paths):
             return function(path, size_bytes, *others, **named)
-        sizes, found = np.broadcast_to(size_bytes, path.index.shape), np.empty(path.index.shape)
-        for i, one in enumerate(path.distinct):
-            at = path.index == i
-            found[at] = function(one, cast(float, sizes[at]), *others, **named)
+        sizes, sorted_s, found = np.broadcast_to(size_bytes, path.index.shape)[path.order], np.empty(path.index.shape), np.empty(path.index.shape)
+        for one, span in zip(path.distinct, path.spans, strict=True):
+            sorted_s[span] = function(one, cast(float, sizes[span]), *others, **named)
+        found[path.order] = sorted_s
         return cast(float, found)
 
     return cast(Callable[Concatenate[Path, float, Others], float], over)

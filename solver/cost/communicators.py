@@ -18,7 +18,7 @@ def group_path(shared: Setting, group: str, ranks: int, stride: int, floor: bool
     if many(ranks, stride):
         pairs, index = distinct_pairs(ranks, stride)
         found = tuple(group_path(shared, group, r, s, floor) for r, s in pairs)
-        return cast(Path, Paths(found, index))
+        return cast(Path, Paths.of(found, index))
     path = path_in_group(shared.constants, shared.machines[group].group, ranks, stride)
     return _attached(shared, (group,), ranks, stride, (path,), floor)[0]
 
