@@ -10,11 +10,12 @@ from service.api.faults import faults_of
 from service.api.strict_json import parse
 from service.settings import Settings
 from solver.domain.profile_set import NamedProfileSet
-from solver.domain.request import EstimateRequest, ObservationRequest, PlanRequest
+from solver.domain.request import EstimateRequest, ObservationRequest, PlanRequest, ReplanRequest
 from solver.errors import Fault, InputError
 
 T = TypeVar("T")
-BODIES: dict[type, TypeAdapter[Any]] = {cls: TypeAdapter(cls) for cls in (PlanRequest, EstimateRequest, ObservationRequest, NamedProfileSet)}
+KINDS = (PlanRequest, EstimateRequest, ObservationRequest, ReplanRequest, NamedProfileSet)
+BODIES: dict[type, TypeAdapter[Any]] = {cls: TypeAdapter(cls) for cls in KINDS}
 
 
 

@@ -12,8 +12,9 @@ from solver.domain.calibration import Accuracy, Calibration, Learned, Predicted
 from solver.domain.estimate import Estimate, Reason
 from solver.domain.plan import Plan
 from solver.domain.profile_set import NamedProfileSet
-from solver.domain.request import EstimateRequest, Measured, ObservationRequest, PlanRequest
+from solver.domain.request import EstimateRequest, Measured, ObservationRequest, PlanRequest, ReplanRequest
 from solver.errors import Assumption
+from solver.search.replan.answer import Replan
 from solver.search.result import Baseline, Progress, Rejected, Relaxation, SearchReport
 
 DESCRIPTION = "Plans how to train a large model on a cluster of unlike GPUs. Errors are problem documents (RFC 9457) that point at each fault."
@@ -58,6 +59,25 @@ class ResultAnswer:
     reasons: tuple[Reason, ...]
     relaxation: Relaxation | None
     search: SearchReport
+    assumptions: tuple[Assumption, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanSearch:
+    """The search for a new plan, and how it ended."""
+
+    plan_id: str | None
+    outcome: Literal["optimal", "feasible", "infeasible"]
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanAnswer(Replan):
+    """The answer of POST /v1/replans."""
+
+    stay: EstimateAnswer
+    predicted: EstimateAnswer | None
+    search: ReplanSearch
     assumptions: tuple[Assumption, ...]
 
 
@@ -239,8 +259,9 @@ class CalibrationAnswer:
     fits: tuple[KeptFit, ...]
 
 
-REQUESTS = (EstimateRequest, PlanRequest, ObservationRequest, NamedProfileSet)
-ANSWERS = (EstimateAnswer, PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, KeptObservation, StoredObservation, Withdrawal,
+REQUESTS = (EstimateRequest, PlanRequest, ObservationRequest, ReplanRequest, NamedProfileSet)
+ANSWERS = (EstimateAnswer, ReplanAnswer, PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, KeptObservation, StoredObservation,
+           Withdrawal,
            CalibrationPage, CalibrationAnswer, ExportList, Catalogue, StrategyList,
            ProblemAnswer)
 

@@ -120,6 +120,42 @@ def estimate(
 
 
 @app.command()
+def replan(
+    problem: ProblemFile,
+    plan_file: Annotated[Path, typer.Option("--plan", metavar="PLAN.json", help="The plan that runs now.")],
+    remaining_steps: Annotated[int, typer.Option("--remaining-steps", metavar="N", help="Optimizer steps still to run.")],
+    restart: Annotated[float, typer.Option("--restart", metavar="SECONDS", help="What any move costs beside its transfers.")] = 0.0,
+    time_limit: Annotated[float | None, typer.Option("--time-limit", metavar="SECONDS", help="Longest search for a new plan.")] = None,
+    profiles: Profiles = None,
+    calibration: Calibration = None,
+    as_json: Json = False,
+) -> None:
+    """The cluster of PROBLEM.json is what is left of the one that the plan runs on: move to another plan, or stay?"""
+    import orjson
+
+    from service.cli.progress import Watch
+    from service.cli.views import show_replan
+    from service.jobs.planner import LibraryPlanner
+    from service.jobs.replans import replanned
+    from service.jobs.solve import solve
+
+    with reported():
+        posted = reading.with_calibration(reading.with_profiles(reading.read_object(problem), profiles), calibration)
+        running = reading.plan_of(reading.read_object(plan_file))
+        request, body = reading.replan_request(posted, running, remaining_steps, restart, time_limit)
+        watch, planner = Watch(errors()), LibraryPlanner()
+        with watch.shown():
+            solved = solve(planner, body, watch.report, watch.cancelled)
+        answer = replanned(planner, request, request.asked, orjson.loads(solved.result))
+        if as_json:
+            typer.echo(answer.decode())
+        else:
+            show_replan(output(), orjson.loads(answer))
+        if orjson.loads(answer)["plan"] is None:
+            raise typer.Exit(NO_PLAN)
+
+
+@app.command()
 def calibrate(
     runs: Annotated[Path, typer.Argument(
         metavar="RUNS.json", help="Measured runs, as POST /v1/observations takes them: an array, or one a line; - reads standard input.")],

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from solver.domain.plan import Plan
-from solver.domain.request import EstimateRequest, PlanRequest
+from solver.domain.request import EstimateRequest, PlanRequest, ReplanRequest
 from solver.errors import Fault, InputError
 
 SEARCH_KEYS = ("objective", "constraints", "search")       # of a plan request; pricing one layout has no use for them
@@ -67,6 +67,14 @@ def estimate_request(body: dict[str, Any], strategy: dict[str, Any] | None, plan
         else:
             body["strategy"] = (before if isinstance(before, dict) else {}) | (strategy or {})
     return _checked(body, EstimateRequest)
+
+
+def replan_request(body: dict[str, Any], plan: dict[str, Any], remaining_steps: int, restart_s: float,
+                   time_limit_s: float | None) -> tuple[ReplanRequest, bytes]:
+    """A replan request, and the search in it as the bytes that were checked."""
+    _, search = plan_request({k: v for k, v in body.items() if k != "objective"}, time_limit_s=time_limit_s, uniform=False, launcher=None)
+    posted = orjson.loads(search) | {"plan": plan, "remaining_steps": remaining_steps, "restart_s": restart_s}
+    return _checked(posted, ReplanRequest), search
 
 
 def problem_request(body: dict[str, Any]) -> PlanRequest:

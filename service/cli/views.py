@@ -55,6 +55,23 @@ def show_estimate(out: Console, estimate: dict[str, Any], plan: dict[str, Any] |
     _show_notes(out, "Assumed", (f"{a['pointer']}: {a['message']}" for a in estimate.get("assumptions", ())))
 
 
+def show_replan(out: Console, answer: dict[str, Any]) -> None:
+    """Move or stay, what either takes, and what is carried where."""
+    out.print(f"{answer['decision']}: {printable(answer['reason'])}", style="bold red" if answer["decision"] == "stop" else "bold green")
+    table = plain_table("option", "step", "moved GB", "move", "until the end")
+    for o in answer["options"]:
+        if o["total_s"] is None:
+            table.add_row(o["name"], "cannot go on", "", "", "")
+        else:
+            table.add_row(o["name"], seconds(o["step_time_s"]), f"{o['moved_bytes'] / 1e9:.2f}", seconds(o["move_s"]), seconds(o["total_s"]))
+    out.print(table)
+    if answer["decision"] == "move":
+        for t in answer["move"]["traffic"]:
+            out.print(f"  {printable(t['between'][0])} to {printable(t['between'][1])} ({t['link']}): {t['moved_bytes'] / 1e9:.2f} GB")
+        show_plan(out, answer["plan"], answer["predicted"])
+    _show_notes(out, "Assumed", (f"{a['pointer']}: {a['message']}" for a in answer["assumptions"]))
+
+
 def show_plan(out: Console, plan: dict[str, Any], predicted: dict[str, Any]) -> None:
     """Degrees, one row per stage of a pipeline, and where the time goes."""
     pipelines = plan["pipelines"]

@@ -1,10 +1,10 @@
-"""The bodies of POST /v1/estimates, POST /v1/plans and POST /v1/observations, as posted: names not yet resolved against the catalogue."""
+"""The bodies of POST /v1/estimates, /v1/plans, /v1/observations and /v1/replans, as posted: names not yet resolved against the catalogue."""
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-from solver.domain.bounds import PYDANTIC, Label, Name, Positive, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Label, Name, NonNegative, Positive, refuse_bad_values
 from solver.domain.calibration import Calibration
 from solver.domain.cluster import ClusterSpec
 from solver.domain.degrees import Strategy
@@ -101,3 +101,31 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanRequest:
+    """The cluster has changed: go on with the old plan, or move to another? The plan's GPUs are named as in the changed cluster: those that are gone
+    from it, or unavailable in it, are the ones lost."""
+
+    __pydantic_config__ = PYDANTIC
+    model: ModelSpec
+    cluster: ClusterSpec
+    workload: Workload
+    plan: Plan
+    remaining_steps: Annotated[int, Ge(0), Le(1_000_000_000)]
+    restart_s: NonNegative = 0.0                           # what any move costs beside its transfers
+    checkpoint_gb_s: Positive | None = None                # per GPU, of states that have no copy left; null: its network
+    constraints: Constraints = Constraints()
+    search: SearchOptions = SearchOptions()
+    profiles: Profiles | None = None
+    profile_set: Name | ProfileSet | None = None
+    calibration_set: Name | Calibration | None = None
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
+
+    @property
+    def asked(self) -> PlanRequest:
+        """The search for a new plan."""
+        return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest) if f.name != "objective"})
