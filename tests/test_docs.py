@@ -57,7 +57,7 @@ def test_files_and_targets_in_documents_are_there(document: Path) -> None:
 def test_every_command_and_option_is_documented() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
-    assert list(sections) == ["plan", "estimate", "calibrate", "export", "serve", "catalog", "version"]
+    assert list(sections) == ["plan", "estimate", "replan", "calibrate", "export", "serve", "catalog", "version"]
     assert set(sections) == set(COMMANDS.commands)          # type: ignore[attr-defined]
     for name, section in sections.items():
         command = COMMANDS.commands[name]                  # type: ignore[attr-defined]
