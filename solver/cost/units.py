@@ -1,7 +1,11 @@
 """Costs of a unit: the tables from which both `price` and the search compose stages."""
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
 
 from solver.catalog.efficiency import Stack
 from solver.cost import memory, profiles, synchronise
@@ -32,6 +36,7 @@ from solver.domain.problem import Problem
 from solver.domain.profiles import EMBEDDING, HEAD
 
 UNITS_KEPT = 16_384
+MANY_PAIRS = 256                                           # beyond which equal transfers are found by sorting
 
 
 def unit_costs(problem: Problem, spec: UnitSpec) -> UnitCosts:
@@ -217,18 +222,64 @@ def edge_seconds(problem: Problem, sender: UnitSpec, receiver: UnitSpec, same_no
 def boundary_seconds(shared: Setting, sender: UnitSpec, receiver: UnitSpec, same_node: bool, tensors: int = 1) -> float:
     """Seconds that the transfer itself takes, whatever hides it."""
     stack = shared.constants.stack(sender.framework)
-    tokens_elements = sender.micro_batch_size * shared.workload.seq_len * shared.model.hidden_size
-    size = 0.0
-    for side in (sender, receiver):
-        scattered = stack.scatter_edges or side.sequence_parallel
-        ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
-        measured = profiles.boundary_bytes(shared, side)
-        whole = tokens_elements * shared.activation_element if measured is None else measured * side.dp * side.cp
-        size = max(size, tensors * whole * copies / (side.dp * side.cp * ranks))
-    size *= shared.constants.communication.edge_bytes
+    size = max(_boundary_bytes(shared, stack, side, tensors) for side in (sender, receiver))
     crossing = sender.replicas * min(sender.gpus_per_replica, receiver.gpus_per_replica)
-    slowest = 0.0
-    for one in sender.groups:
-        for other in receiver.groups:
-            slowest = max(slowest, send_s(boundary_link(shared, one, other, same_node, crossing), size))
-    return slowest
+    return _transfer_s(shared, sender.groups, receiver.groups, same_node, crossing, size)
+
+
+def _boundary_bytes(shared: Setting, stack: Stack, side: UnitSpec, tensors: int) -> float:
+    """Bytes that each GPU of a stage hands over (or takes) per micro-batch."""
+    scattered = stack.scatter_edges or side.sequence_parallel
+    ranks, copies = (side.tp, 1.0) if scattered else (1, stack.edge_copies)
+    measured = profiles.boundary_bytes(shared, side)
+    elements = side.micro_batch_size * shared.workload.seq_len * shared.model.hidden_size
+    whole = elements * shared.activation_element if measured is None else measured * side.dp * side.cp
+    return tensors * whole * copies / (side.dp * side.cp * ranks) * shared.constants.communication.edge_bytes
+
+
+def _transfer_s(shared: Setting, senders: tuple[str, ...], receivers: tuple[str, ...], same_node: bool, crossing: int, size_bytes: float) -> float:
+    """Of the slowest pair of node groups."""
+    return max(send_s(boundary_link(shared, one, other, same_node, crossing), size_bytes) for one in senders for other in receivers)
+
+
+def edge_table(problem: Problem, specs: Sequence[UnitSpec], near: NDArray[np.bool_], virtual_stages: int, tensors: int = 1) -> NDArray[np.float64]:
+    """[senders, receivers] `edge_seconds` between all pairs of units of one framework; where `near` [senders, receivers] the faster of both
+    placements."""
+    shared = setting(problem)
+    stack = shared.constants.stack(specs[0].framework)
+    sides = np.array([_boundary_bytes(shared, stack, spec, tensors) for spec in specs])
+    gpus = np.array([spec.replicas * spec.gpus_per_replica for spec in specs])
+    sizes, crossing, seconds = np.maximum.outer(sides, sides), np.minimum.outer(gpus, gpus), np.zeros((len(specs), len(specs)))
+    sets = list(dict.fromkeys(spec.groups for spec in specs))
+    index = np.array([sets.index(spec.groups) for spec in specs])
+    for a, b in product(range(len(sets)), repeat=2):
+        rows, columns = np.nonzero(index == a)[0], np.nonzero(index == b)[0]
+        seconds[np.ix_(rows, columns)] = _pairs_s(shared, sets[a], sets[b], sizes[np.ix_(rows, columns)], crossing[np.ix_(rows, columns)],
+                                                  near[np.ix_(rows, columns)])
+    if virtual_stages > 1:
+        least = np.array([min(part.forward_s for part in unit_costs(problem, spec).layers.values()) for spec in specs])
+        seconds -= (1.0 - shared.constants.communication.interleaved_edge_share) * np.minimum(seconds, least[:, None])
+    return seconds
+
+
+def _pairs_s(shared: Setting, senders: tuple[str, ...], receivers: tuple[str, ...], sizes: NDArray[np.float64], crossing: NDArray[np.int64],
+             near: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """`_transfer_s` of an array of sizes and numbers of crossing GPUs, each distinct triple once."""
+    if not _shares_links(shared, senders, receivers):
+        crossing = np.ones_like(crossing)
+    if sizes.size > MANY_PAIRS:
+        distinct, of = np.unique(np.stack([sizes.ravel(), crossing.ravel().astype(float), near.ravel().astype(float)]), axis=1, return_inverse=True)
+        triples, index = distinct.T.tolist(), of.reshape(-1)
+    else:
+        triples, index = list(zip(sizes.ravel().tolist(), crossing.ravel().tolist(), near.ravel().tolist(), strict=True)), np.arange(sizes.size)
+    known: dict[tuple[float, ...], float] = {}
+    for size, n, together in map(tuple, triples):
+        if (size, n, together) not in known:
+            known[size, n, together] = min(_transfer_s(shared, senders, receivers, side, int(n), size) for side in {False, bool(together)})
+    return np.array([known[tuple(triple)] for triple in triples])[index].reshape(sizes.shape)
+
+
+def _shares_links(shared: Setting, senders: tuple[str, ...], receivers: tuple[str, ...]) -> bool:
+    """Whether some link between the groups has a bandwidth that all crossing GPUs share."""
+    links = [shared.problem.cluster.link_between(one, other) for one in senders for other in receivers if one != other]
+    return any(link is not None and link.bandwidth_gb_s is None for link in links)

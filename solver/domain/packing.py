@@ -1,5 +1,5 @@
 """Which GPUs go to which stage: tensor-parallel groups packed into nodes, and the other ways to pack that bring other stages side by side."""
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from solver.domain.cluster import NodeGroup
 from solver.domain.layout import Layout, StageLayout
@@ -8,6 +8,7 @@ from solver.domain.problem import Problem
 Gpu = tuple[str, int, int]                                 # node group, node, index in the node
 Blocks = list[list[Gpu]]                                   # tensor-parallel groups of one stage, in rank order
 Node = tuple[str, int]
+Near = tuple[bool, ...]                                    # per stage: whether it and the next one lie in one block of the fabric
 
 STEPS = 4_000                                              # of the search for other packings
 MOST_NODES = 64                                            # clusters in which that search is tried
@@ -126,16 +127,17 @@ def _grow(layout: Layout, pools: dict[str, GroupPool], owners: dict[int, list[tu
     return False
 
 
-def other_packings(problem: Problem, layout: Layout) -> Iterator[dict[int, Blocks] | None]:
+def other_packings(problem: Problem, layout: Layout, hopeful: Callable[[Near], bool] = lambda near: True) -> Iterator[dict[int, Blocks] | None]:
     """Packings that differ in which neighbouring stages lie side by side, within STEPS steps of a depth-first search over small clusters.
 
-    Ends with None where there may be more than were tried.
+    Those of which `hopeful` says no are left out; whoever brings fewer neighbours together is then hopeless too. Ends with None where there may be
+    more than were tried.
     """
     groups = {g.name: g for g in problem.cluster.node_groups}
     if sum(g.nodes for g in groups.values()) > MOST_NODES or any(s.tp > groups[g].gpus_per_node for s in layout.stages for g in s.groups):
         yield None
         return
-    search = _Arrangements(groups, layout)
+    search = _Arrangements(groups, layout, hopeful)
     for nodes in search.run():
         pools = {name: GroupPool(g) for name, g in groups.items()}
         found: dict[int, Blocks] = {}
@@ -148,25 +150,38 @@ def other_packings(problem: Problem, layout: Layout) -> Iterator[dict[int, Block
         yield None
 
 
+def may_share(groups: dict[str, NodeGroup], layout: Layout) -> Near:
+    """Which neighbouring stages are small enough for one block of the fabric; the last and the first one where there are virtual stages."""
+    sizes = {name: max([t.size for t in g.tiers if t.name != "network"], default=g.gpus_per_node) for name, g in groups.items()}
+    gpus = [needed(layout, s) * s.tp for s in layout.stages]
+    after = [*range(1, layout.pp), 0]
+    return tuple(i != j and (j > i or layout.virtual_stages > 1) and a.groups == layout.stages[j].groups and len(a.groups) == 1
+                 and gpus[i] + gpus[j] <= sizes[a.groups[0]] for i, (a, j) in enumerate(zip(layout.stages, after, strict=True)))
+
+
 class _Arrangements:
     """Depth-first over the stages of single node groups: the nodes of their blocks, nodes that are alike tried once."""
 
-    def __init__(self, groups: dict[str, NodeGroup], layout: Layout) -> None:
+    def __init__(self, groups: dict[str, NodeGroup], layout: Layout, hopeful: Callable[[Near], bool]) -> None:
         self.layout, self.groups = layout, groups
+        self.possible, self.hopes, self.hopeful = may_share(groups, layout), dict[Near, bool](), hopeful
         self.free = {(name, n): len(usable_gpus(g, n)) for name, g in groups.items() for n in range(g.nodes)}
         self.order = [i for i in range(layout.pp) if len(layout.stages[i].groups) == 1]
-        self.steps, self.seen = 0, set[tuple[bool, ...]]()
+        self.steps, self.seen = 0, set[Near]()
 
     def run(self) -> Iterator[dict[int, list[Node]]]:
         """Nodes of each stage's blocks, for every pattern of neighbours side by side that is met."""
         yield from self._place(0, {})
 
     def _place(self, at: int, placed: dict[int, list[Node]]) -> Iterator[dict[int, list[Node]]]:
+        near = self._near(placed)
+        if near not in self.hopes:
+            self.hopes[near] = self.hopeful(near)
+        if not self.hopes[near]:
+            return
         if at == len(self.order):
-            domains = [self._domain(placed.get(i)) for i in range(self.layout.pp)]
-            pattern = tuple(a is not None and a == b for a, b in zip(domains, domains[1:] + domains[:1], strict=True))
-            if pattern not in self.seen:
-                self.seen.add(pattern)
+            if near not in self.seen:
+                self.seen.add(near)
                 yield dict(placed)
             return
         i = self.order[at]
@@ -180,6 +195,12 @@ class _Arrangements:
             yield from self._place(at + 1, {**placed, i: row})
             for node in row:
                 self.free[node] += tp
+
+    def _near(self, placed: dict[int, list[Node]]) -> Near:
+        """Which neighbours lie side by side, those that are not placed yet as if they did where they may."""
+        domains, last = [self._domain(placed.get(i)) for i in range(self.layout.pp)], self.layout.pp - 1
+        return tuple(self.possible[i] and (not (i in placed and after in placed) or domains[i] == domains[after] is not None)
+                     for i, after in enumerate((*range(1, last + 1), 0)))
 
     def _options(self, i: int, placed: dict[int, list[Node]]) -> list[list[Node]]:
         """Blocks from each node on, and so around, or by what other nodes have left: first where the stage before lies."""

@@ -3,12 +3,12 @@
 GPUs are taken in the order of nodes; a tensor-parallel group never straddles nodes unless it is made of whole nodes. Within a stage, ranks run
 tp, cp, dp from the fastest and replicas follow each other, so that a stage of all replicas is one packed block.
 """
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from solver.domain.degrees import Strategy, even_split
 from solver.domain.estimate import Reason
 from solver.domain.layout import Layout, StageLayout
-from solver.domain.packing import Blocks, Gpu, GroupPool, other_packings, pack
+from solver.domain.packing import Blocks, Gpu, GroupPool, Near, may_share, other_packings, pack
 from solver.domain.packing import tensor_groups_available as tensor_groups_available
 from solver.domain.plan import DeviceSlice, Pipeline, Plan, Stage
 from solver.domain.problem import Problem
@@ -102,25 +102,18 @@ def place(problem: Problem, layout: Layout) -> Plan | None:
     return next((plan for plan in placements(problem, layout) if plan is not None), None)
 
 
-def placements(problem: Problem, layout: Layout) -> Iterator[Plan | None]:
+def placements(problem: Problem, layout: Layout, hopeful: Callable[[Near], bool] = lambda near: True) -> Iterator[Plan | None]:
     """Plans for a layout that differ in which neighbouring stages share a node (or NVLink domain), the tightly packed one first.
 
-    Ends with None where there may be more than were tried.
+    `hopeful`: which sets of neighbours side by side are worth having, see `packing.other_packings`. Ends with None where there may be more than were
+    tried.
     """
     first = pack(problem, layout)
     if first is not None:
         yield _plan(layout, first)
-    if first is None or _may_share(problem, layout):
-        for devices in other_packings(problem, layout):
+    if first is None or any(may_share({g.name: g for g in problem.cluster.node_groups}, layout)):
+        for devices in other_packings(problem, layout, hopeful):
             yield _plan(layout, devices) if devices is not None else None
-
-
-def _may_share(problem: Problem, layout: Layout) -> bool:
-    """Whether two neighbouring stages are small enough for one block of the fabric."""
-    sizes = {g.name: max([t.size for t in g.tiers if t.name != "network"], default=g.gpus_per_node) for g in problem.cluster.node_groups}
-    gpus = [layout.replicas * s.dp * s.cp * s.tp for s in layout.stages]
-    return any(a.groups == b.groups and len(a.groups) == 1 and gpus[i - 1] + gpus[i] <= sizes[a.groups[0]]
-               for i, (a, b) in enumerate(zip((layout.stages[-1], *layout.stages), layout.stages, strict=False)) if layout.pp > 1)
 
 
 def _plan(layout: Layout, devices: dict[int, Blocks]) -> Plan:

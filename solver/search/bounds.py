@@ -14,10 +14,12 @@ GPipe: T = S + (m - 1) (max F + max B) >= S + (m - 1) max x.
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solver.search.tables import Floats, Ints, Tables
 
 BISECTIONS = 14                                            # to within a few parts in 10^5; the bound is the lower end
+UNBOUNDED_S = 1e12                                         # in place of a step time to beat, where there is none
 SLACK = 1e-9                                               # relative; float sums in another order must not cut an optimum
 
 
@@ -154,6 +156,28 @@ def least_time(holds: Callable[[float], bool], floor_s: float, cutoff: float) ->
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return low * (1 - SLACK)
+
+
+def least_times(holds: Callable[[Ints, Floats], NDArray[np.bool_]], floor_s: Floats, cutoff: float) -> Floats:
+    """`least_time` of many at once. `holds(rows, times)` is monotone in the time of each row."""
+    found, low = np.full(len(floor_s), np.inf), np.maximum(floor_s * (1 - SLACK), 1e-12)
+    rows = np.nonzero(low < cutoff)[0]
+    rows = rows[holds(rows, np.full(len(rows), cutoff))]
+    at_once = holds(rows, low[rows])
+    found[rows[at_once]] = low[rows[at_once]] * (1 - SLACK)
+    rows = rows[~at_once]
+    high, open_ = low.copy(), rows
+    while len(open_):
+        high[open_] = np.minimum(2 * low[open_], cutoff)
+        open_ = open_[(high[open_] < cutoff)]
+        open_ = open_[~holds(open_, high[open_])]
+        low[open_] = high[open_]
+    for _ in range(BISECTIONS if len(rows) else 0):
+        middle = (low[rows] + high[rows]) / 2
+        there = holds(rows, middle)
+        high[rows], low[rows] = np.where(there, middle, high[rows]), np.where(there, low[rows], middle)
+    found[rows] = low[rows] * (1 - SLACK)
+    return found
 
 
 def stage_count_bound(t: Tables) -> int:

@@ -4,14 +4,17 @@ Contexts open into families (micro-batch sizes), these into outer choices with f
 is never below its parent's. Which arguments make a bound hold is said where it is computed; tests/solver/search attacks each by random problems.
 """
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.search.bounds import flat_bound, quick_bound, quick_work
+from solver.search.bounds import UNBOUNDED_S, flat_bound, quick_bound, quick_work
 from solver.search.budget import Worth
-from solver.search.probes import Probe, alike_bound, family_bound, fits, free_bound, least_work, probe
+from solver.search.capacity import capacity_bound
+from solver.search.hopeful import hopeful_kinds
+from solver.search.probes import AlikeFamilies, Probe, alike_bounds, family_bound, free_bound, least_work, probe_of
 from solver.search.rounds import round_bounds
 from solver.search.space import Alike, Choice, Context, Kind, Space, divisors
 from solver.search.tables import TableFactory, Tables
@@ -27,7 +30,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
-    """An outer choice whose stages may differ."""
+    """An outer choice whose stages may differ, before its schedule."""
 
     choice: Choice
 
@@ -92,25 +95,19 @@ class Frontier:
     def _children(self, node: Node, cutoff: float) -> Iterator[tuple[float, Node]]:
         if isinstance(node, Context):
             yield from self._families(node, cutoff)
+            yield from self._free(node, cutoff)
         elif isinstance(node, Family):
             yield from self._choices(node, cutoff)
         elif isinstance(node, Free):
-            kinds = self.space.kinds(node.choice)
+            kinds = hopeful_kinds(self.space, self.factory, node.choice, cutoff)
             tables = self._tables(node.choice, kinds) if kinds else None
             if tables is not None:
-                yield quick_bound(tables), node.choice
+                yield capacity_bound(tables, quick_bound(tables), min(cutoff, UNBOUNDED_S), self.space.constraints.max_pp), node.choice
         elif isinstance(node, AlikeStages):
             yield from self._schedules(node, cutoff)
 
     def _probe(self, context: Context, micro_batch_size: int, fastest: bool = False) -> Probe:
-        """`fastest`: the recompute mode that computes least, alone."""
-        modes = self.space.recompute_modes()
-        key = (tuple(self.space.gpus), self.space.tensor_degrees, modes, context, micro_batch_size, fastest)
-        found = self.factory.probes.get(key)
-        if found is None:
-            found = probe(self.space, self.factory, context, micro_batch_size, modes[:1] if fastest else modes)
-            self.factory.probes[key] = found
-        return replace(found, fit=fits(self.space, found.degrees)) if self.space.budgets else found
+        return probe_of(self.space, self.factory, context, micro_batch_size, fastest=fastest)
 
     def _families(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """Micro-batch sizes, the largest first.
@@ -132,22 +129,31 @@ class Frontier:
     def _choices(self, family: Family, cutoff: float) -> Iterator[tuple[float, Node]]:
         if self._dominated(family):
             return
-        c, layers = family.context, self.space.model.num_layers
-        p, modes = self._probe(c, family.micro_batch_size), self.space.recompute_modes()
-        for replicas in self.space.replica_counts(c.cp, family.micro_batch_size):
-            for zero in self.space.zero_stages():
-                choice = self.space.base(c, family.micro_batch_size, replicas, zero)
-                m, name = choice.micro_batches, self.space.flat_name()
-                if zero < 2 and not self.space.alike and name is not None:
-                    yield self._free_bound(c, family.micro_batch_size, zero, choice, cutoff), Free(choice=replace(choice, schedule=name))
-                for tp in p.degrees:
-                    for alike in self.space.alikes(choice, tp):
-                        mode = modes.index(alike.recompute) if alike.recompute is not None else None
-                        narrow = p if alike.width == 1 else self._probe(c, family.micro_batch_size // alike.width)
-                        if not self._worthless(narrow, c.cp, m * replicas * alike.width, tp, mode):
-                            bound = alike_bound(narrow, tp, mode, zero, replicas * alike.width, c.cp, m, layers, cutoff,
-                                                self.space.constraints.max_pp)
-                            yield bound, AlikeStages(choice=choice, alike=alike)
+        choices = [self.space.base(family.context, family.micro_batch_size, replicas, zero)
+                   for replicas in self.space.replica_counts(family.context.cp, family.micro_batch_size) for zero in self.space.zero_stages()]
+        by_width: dict[int, list[AlikeStages]] = defaultdict(list)
+        for choice in choices:
+            for tp in self.space.degrees(family.context):
+                for alike in self.space.alikes(choice, tp):
+                    by_width[alike.width].append(AlikeStages(choice=choice, alike=alike))
+        for width, nodes in by_width.items():
+            yield from zip(self._alike_bounds(family.context, family.micro_batch_size // width, nodes, cutoff), nodes, strict=True)
+
+    def _alike_bounds(self, context: Context, micro_batch_size: int, nodes: list[AlikeStages], cutoff: float) -> list[float]:
+        p, modes = self._probe(context, micro_batch_size), self.space.recompute_modes()
+        families = AlikeFamilies(
+            degree=np.array([p.degrees.index(n.alike.tp) for n in nodes]),
+            mode=np.array([-1 if n.alike.recompute is None else modes.index(n.alike.recompute) for n in nodes]),
+            zero_stage=np.array([n.choice.zero_stage for n in nodes]), replicas=np.array([n.choice.replicas * n.alike.width for n in nodes]),
+            micro_batches=np.array([n.choice.micro_batches for n in nodes]))
+        bounds = alike_bounds(p, families, context.cp, self.space.model.num_layers, cutoff, self.space.constraints.max_pp)
+        if self.worth is None:
+            return [float(bound) for bound in bounds]
+        for i in np.nonzero(bounds < cutoff)[0]:
+            mode, rounds = int(families.mode[i]), int(families.micro_batches[i] * families.replicas[i])
+            if self._worthless(p, context.cp, rounds, nodes[i].alike.tp, mode if mode >= 0 else None):
+                bounds[i] = np.inf
+        return [float(bound) for bound in bounds]
 
     def _worthless(self, p: Probe, cp: int, rounds: int, degree: int | None = None, mode: int | None = None) -> bool:
         """Whether no plan of a family is worth enough, however long it may take."""
@@ -177,14 +183,31 @@ class Frontier:
                 return True
         return False
 
-    def _free_bound(self, c: Context, micro_batch_size: int, zero: int, choice: Choice, cutoff: float) -> float:
+    def _free(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
+        """Outer choices with unlike stages, the fewest micro-batches first: a larger micro-batch bounds its divisors, see `_families`."""
+        name, hopeless = self.space.flat_name(), list[int]()
+        if self.space.alike or name is None:
+            return
+        for base in self.space.free_choices(context):
+            m, size = base.micro_batches, base.micro_batch_size * base.replicas
+            if any(m % n == 0 for n in hopeless):
+                continue
+            p = self._probe(context, size, fastest=self.space.recompute_modes()[0] == "none")
+            if family_bound(p, self.space.most_value, context.cp, m) >= cutoff or self._worthless(p, context.cp, m):
+                hopeless.append(m)
+                continue
+            if not self._dominated(Family(context=context, micro_batch_size=size)):
+                choice = replace(base, schedule=name)
+                yield self._free_bound(choice, cutoff), Free(choice=choice)
+
+    def _free_bound(self, choice: Choice, cutoff: float) -> float:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""
-        least = float("inf")
-        for width in divisors(micro_batch_size):
+        least, c = float("inf"), choice.context
+        for width in divisors(choice.micro_batch_size):
             if choice.replicas * width * c.cp <= sum(self.space.gpus.values()):
-                p = self._probe(c, micro_batch_size // width)
+                p = self._probe(c, choice.micro_batch_size // width)
                 least = min(least,
-                            free_bound(p, zero, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers,
+                            free_bound(p, choice.zero_stage, choice.replicas * width, c.cp, choice.micro_batches, self.space.model.num_layers,
                                        self.space.most_value, cutoff))
         return least
 

@@ -1,6 +1,7 @@
 """Plans that have been laid onto the cluster and priced by the cost model: the best so far, and the runners-up."""
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 
 from solver.cost.price import price
 from solver.domain.estimate import Estimate
@@ -43,13 +44,13 @@ def layout_of_picks(choice: Choice, kinds: Sequence[Kind], picks: Sequence[Stage
     v = choice.virtual_stages
     sizes = [p.layers // v for _ in range(v) for p in picks]
     ranges = layers_by_stage(sizes, len(picks))
-    stages = []
+    stages, common = [], gcd(*(kinds[p.kind].spec.dp for p in picks)) if choice.any_replicas else 1
     for pick, layers in zip(picks, ranges, strict=True):
         spec = kinds[pick.kind].spec
-        stages.append(StageLayout(layers=layers, tp=spec.tp, cp=spec.cp, dp=spec.dp, ep=spec.ep, etp=spec.etp, recompute=spec.recompute,
+        stages.append(StageLayout(layers=layers, tp=spec.tp, cp=spec.cp, dp=spec.dp // common, ep=spec.ep, etp=spec.etp, recompute=spec.recompute,
                                   zero_stage=spec.zero_stage, groups=spec.groups))
-    return Layout(stages=tuple(stages), edges=tuple(Edge(same_node=False) for _ in stages), replicas=choice.replicas,
-                  micro_batches=choice.micro_batches, micro_batch_size=choice.micro_batch_size, schedule=choice.schedule, virtual_stages=v,
+    return Layout(stages=tuple(stages), edges=tuple(Edge(same_node=False) for _ in stages), replicas=choice.replicas * common,
+                  micro_batches=choice.micro_batches, micro_batch_size=choice.micro_batch_size // common, schedule=choice.schedule, virtual_stages=v,
                   sequence_parallel=choice.context.sequence_parallel and any(s.tp > 1 for s in stages), ulysses=choice.context.ulysses,
                   vocabulary_parallel_loss=True, framework=choice.framework)
 
@@ -80,7 +81,12 @@ class Incumbents:
 
         False where there may be ways that were not tried.
         """
-        for plan in placements(self.problem, layout):
+        def hopeful(near: tuple[bool, ...]) -> bool:
+            """Whether the layout is fast enough with these neighbours side by side."""
+            seconds = price(self.problem, replace(layout, edges=tuple(Edge(same_node=side) for side in near))).step_time_s
+            return seconds is None or seconds < self.limit_s * (1 - SLACK)
+
+        for plan in placements(self.problem, layout, hopeful):
             if plan is None or stop():
                 return False
             read, reasons = layout_of(self.problem, plan)

@@ -127,7 +127,7 @@ class _Search:
 
     def _expand(self, level: _Level, k: int) -> _Level:
         """All stages that may stand before those of the level; pairs (kind, layers) in order of the capacity that they waste."""
-        limits = np.minimum(most_layers(self.t, k, self.cutoff - self.q0), self.go.limit)
+        limits = np.minimum(most_layers(self.t, k, self.cutoff - self.q0), self.go.limit[min(k, len(self.go.limit)) - 1])
         kinds = undominated(self.t, k, limits, exact=not self.dominance)
         if len(kinds) == 0:
             return level.take(np.zeros(0, np.int64))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.search.bounds import SLACK, forward_share, layer_floor, most_layers, stage_count_bound, sync_floor
+from solver.search.capacity import Left, left_within
 from solver.search.tables import Floats, Ints, Tables
 
 PRICE_SCALES = (0.0, 1.0)
@@ -22,10 +23,11 @@ class CostToGo:
     left: Floats                                           # [J] Σ λ_g N_g
     used_price: Floats                                     # [J, sets] what a used GPU gives back at least
     z_floor: float
-    limit: Ints                                            # [K] most layers of a stage below the cut-off, by time
+    limit: Ints                                            # [positions, K] most layers of a stage below the cut-off
     rate: Floats                                           # [positions, sets] most layers that one GPU still holds, least over the set's groups
     total: Floats                                          # [positions] layers that all GPUs hold
     layers: int
+    capacity: Left | None                                  # finer, where it is worth its making
 
     def rates(self, k: int) -> tuple[Floats, float]:
         """Layers per used GPU by set, and of all GPUs, for stages at position k and later."""
@@ -41,9 +43,12 @@ class CostToGo:
         """Least step time of any completion of labels whose next stage is at position k; infinite where the GPUs left cannot hold the layers left."""
         row = min(k, self.values.shape[1]) - 1
         value = self.values[:, row, placed] - self.left[:, None] + self.used_price @ used.T
-        value = s + np.maximum(value.max(axis=0), 0.0) + np.maximum(z, self.z_floor) + q
+        whole = s + np.maximum(value.max(axis=0), 0.0)
         rate, total = self.rates(k)
-        return np.where((total - used @ rate) * (1 + SLACK) + 1e-6 < self.layers - placed, np.inf, value)
+        fits = (total - used @ rate) * (1 + SLACK) + 1e-6 >= self.layers - placed
+        if self.capacity is not None:
+            fits &= self.capacity.holds(k, whole, used, self.layers - placed)
+        return np.where(fits, whole + np.maximum(z, self.z_floor) + q, np.inf)
 
 
 def cost_to_go(t: Tables, cutoff: float, scales: tuple[float, ...] = PRICE_SCALES) -> CostToGo:
@@ -53,18 +58,20 @@ def cost_to_go(t: Tables, cutoff: float, scales: tuple[float, ...] = PRICE_SCALE
     steady = m - 1 - forward_share(t) * (min(m, last) - 1) if t.schedule != "gpipe" else float(m - 1)
     shortest = float(np.diff(t.time, axis=1).min(axis=0).sum() + t.embedding_time.min() + t.head_time.min() - t.shared_time.max())
     z_room = max(cutoff - sync_floor(t) - shortest, 0.0)   # Z of a plan below the cut-off
-    by_time = _layers_in(t, z_room / steady if steady > 0 else np.inf)
     positions = max(1, min(last, m)) if t.schedule != "gpipe" else 1
-    limits = np.stack([np.minimum(most_layers(t, k, cutoff - sync_floor(t)), by_time) for k in range(1, positions + 1)])     # [positions, K]
-    per_gpu = limits / t.gpus
+    share = forward_share(t) if t.schedule != "gpipe" else 0.0
+    spent = [m - 1 - share * (k - 1) for k in range(1, positions + 1)]                                                       # z_k >= spent x_k
+    limits = np.stack([np.minimum(most_layers(t, k, cutoff - sync_floor(t)), _layers_in(t, z_room / w if w > 0 else np.inf))
+                       for k, w in enumerate(spent, 1)])                                                                     # [positions, K]
+    per_gpu = np.maximum.accumulate(limits[::-1], axis=0)[::-1] / t.gpus
     by_group = np.stack([np.where(r.members[t.set_index], row[:, None], 0.0).max(axis=0) for row in per_gpu])                # [positions, G]
     prices = _prices(t, scales)
     members = np.where(r.members[None], prices[:, None, :], np.inf).min(axis=2)                                             # [J, sets]
     values = np.stack([_priced(t, members[j][t.set_index] * t.gpus, limits) for j in range(len(prices))]) if scales else layer_floor(t)[None, None]
     # a used GPU of set S came from some group of S: what it gives back is at least the least price, so the bound is never overstated
-    return CostToGo(values=values, left=prices @ r.group_gpus, used_price=members, z_floor=_z_floor(t, steady), limit=by_time,
+    return CostToGo(values=values, left=prices @ r.group_gpus, used_price=members, z_floor=_z_floor(t, steady), limit=limits,
                     rate=np.stack([np.where(r.members, row[None], np.inf).min(axis=1) for row in by_group]), total=by_group @ r.group_gpus,
-                    layers=t.layers)
+                    layers=t.layers, capacity=left_within(t, cutoff) if scales else None)
 
 
 def _z_floor(t: Tables, steady: float) -> float:

@@ -8,7 +8,7 @@ time T a stage holds at most cap(k, T) = max over recompute modes of min(layers 
 the GPUs allow sum to less than L, no plan is as fast as T. The least T that passes, found by bisection, is the bound.
 """
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,13 @@ from solver.cost.setting import setting
 from solver.cost.uncovered import bounded
 from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
-from solver.search.bounds import SLACK, least_time
+from solver.search.bounds import SLACK, least_time, least_times
 from solver.search.space import Context, Space
 from solver.search.tables import TableFactory
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,16 @@ class Probe:
         times = [(mine[..., usable], theirs[:, :, at][..., usable]) for mine, theirs in ((self.forward_s, other.forward_s),
                                                                                        (self.backward_s, other.backward_s))]
         return bool(all((m[usable] >= 0.0).all() for m in more) and all((mine >= theirs).all() for mine, theirs in times))
+
+
+def probe_of(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, *, fastest: bool = False) -> Probe:
+    """The probe of a family, made once for all searches over a problem. `fastest`: the recompute mode that computes least, alone."""
+    modes = space.recompute_modes()[:1] if fastest else space.recompute_modes()
+    key = (tuple(space.gpus), space.tensor_degrees, modes, context, micro_batch_size)
+    found = factory.probes.get(key)
+    if found is None:
+        found = factory.probes[key] = probe(space, factory, context, micro_batch_size, modes)
+    return replace(found, fit=fits(space, found.degrees)) if space.budgets else found
 
 
 def probe(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
@@ -122,33 +134,62 @@ def least_work(p: Probe, rates: Floats, cp: int, rounds: int, degree: int | None
     return rounds * float(p.class_layers @ dear.min(axis=(1, 2, 3), initial=np.inf)) * (1 - SLACK)
 
 
-def alike_bound(p: Probe, degree: int, mode: int | None, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, cutoff: float,
-                sizes: int | None = None) -> float:
-    """Least step time of plans whose stages all have this tensor degree, any schedule; infinite where none is below `cutoff`. `sizes` limits the
-    number of stages, `mode` (an index into the probe's recompute modes) what all of them recompute."""
-    at, m = p.degrees.index(degree), micro_batches
-    some = slice(None) if mode is None else slice(mode, mode + 1)
-    tau, activation, room = p.tau[:, at, some], p.activation[:, at, some], np.maximum(p.room[:, at, some], 0.0)       # [G, R]
-    stages = p.fit[:, at] // (cp * replicas)
-    spare = int(p.fit[:, at].sum()) // (cp * replicas) - int(stages.sum())
-    most = int(min(stages.sum() + spare, layers, sizes or layers))
-    if most == 0 or m * layers * float(tau.min()) / most >= cutoff:
-        return float("inf")
-    static = (p.weights[:, at, some] if zero_stage < 3 else 0.0) + (p.gradients[:, at, some] if zero_stage < 2 else 0.0)
-    flight = np.minimum(np.arange(1, most + 1), m)
-    held = np.broadcast_to(static, tau.shape)[:, None, :] + activation[:, None, :] * flight[None, :, None]            # [G, k, R]
-    in_memory = np.floor(room[:, None, :] / np.maximum(held, 1e-300) + SLACK)
-    present = np.arange(most)[None, :] < np.minimum(stages, most)[:, None]                                           # [G, k]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeFamilies:
+    """E families of plans whose stages all have one tensor degree, any schedule. Indices are into the probe's degrees and recompute modes."""
 
-    there = p.fit[:, at] > 0
+    degree: Ints                                           # [E]
+    mode: Ints                                             # [E] what all stages recompute; -1: each its own
+    zero_stage: Ints                                       # [E]
+    replicas: Ints                                         # [E] widths included
+    micro_batches: Ints                                    # [E]
 
-    def holds(time_s: float) -> bool:
-        cap = np.minimum(in_memory, np.floor(p.layers_within(time_s, m * tau) + SLACK)[:, None, :]).max(axis=2) * there[:, None]     # [G, k]
-        straddling = cap.max(axis=0)[:min(spare, most)]    # counted as if of the best group at each position
-        caps = np.sort(np.concatenate([(cap * present).ravel(), straddling]))[::-1][:most]
-        return bool(caps.sum() >= layers)
 
-    return least_time(holds, m * layers * float(tau.min()) / most, cutoff)
+def alike_bounds(p: Probe, of: AlikeFamilies, cp: int, layers: int, cutoff: float, max_stages: int | None = None) -> Floats:
+    """[E] least step times; infinite where none is below `cutoff`.
+
+    Stages that straddle node groups count as if of the best group at each position.
+    """
+    found = np.full(len(of.degree), np.inf)
+    fit, size = p.fit[:, of.degree].T, cp * of.replicas                                                              # [E, G], [E]
+    stages = fit // size[:, None]
+    spare = fit.sum(axis=1) // size - stages.sum(axis=1)
+    most = np.minimum(stages.sum(axis=1) + spare, min(layers, max_stages or layers))
+    modes = (of.mode[:, None] < 0) | (of.mode[:, None] == np.arange(p.tau.shape[2]))                                 # [E, R]
+    least = np.where(modes[:, None, :], p.tau[:, of.degree].transpose(1, 0, 2), np.inf).min(axis=(1, 2))             # [E]
+    floor = of.micro_batches * layers * least / np.maximum(most, 1)
+    for deepest in np.unique(most):                        # families of as many stages together, so that arrays are no deeper than need be
+        at = np.nonzero((most == deepest) & (deepest > 0) & (floor < cutoff))[0]
+        if len(at):
+            holds = _holds(p, of, at, (stages[at], spare[at]), int(deepest), modes[at], layers)
+            found[at] = least_times(holds, floor[at], cutoff)
+    return found
+
+
+def _holds(p: Probe, of: AlikeFamilies, at: Ints, room_for: tuple[Ints, Ints], most: int, modes: Booleans,
+           layers: int) -> Callable[[Ints, Floats], Booleans]:
+    """For rows of `at` and times: whether the best `most` stages hold all layers.
+
+    room_for: stages inside each group [E, G], and across groups [E]; modes [E, R].
+    """
+    degree, m, zero = of.degree[at], of.micro_batches[at], of.zero_stage[at]
+    tau, activation, room, weights, gradients = (a[:, degree].transpose(1, 0, 2) for a in (p.tau, p.activation, p.room, p.weights, p.gradients))
+    states = np.where(zero[:, None, None] < 3, weights, 0.0) + np.where(zero[:, None, None] < 2, gradients, 0.0)       # [E, G, R]
+    flight = np.minimum(np.arange(1, most + 1), m[:, None])[:, None, :, None]
+    held = states[:, :, None, :] + activation[:, :, None, :] * flight                                                # [E, G, k, R]
+    in_memory = np.floor(np.maximum(room, 0.0)[:, :, None, :] / np.maximum(held, 1e-300) + SLACK)
+    in_memory = np.where(modes[:, None, None, :] & (p.fit[:, degree].T > 0)[:, :, None, None], in_memory, 0.0)
+    present, straddling = (np.arange(most) < n[..., None] for n in room_for)                                         # [E, G, k], [E, k]
+    rate = np.where(np.isfinite(tau), 1.0 / np.where(np.isfinite(tau), m[:, None, None] * tau, 1.0), 0.0)
+
+    def holds(rows: Ints, times_s: Floats) -> Booleans:
+        in_time = np.floor(times_s[:, None, None] * rate[rows] + SLACK)[:, :, None, :]
+        cap = np.minimum(in_memory[rows], in_time).max(axis=3)                                                       # [rows, G, k]
+        inside, across = np.where(present[rows], cap, 0.0), np.where(straddling[rows], cap.max(axis=1), 0.0)
+        caps = np.concatenate([inside.reshape(len(rows), inside.shape[1] * most), across], axis=1)
+        return np.asarray(np.partition(caps, -most, axis=1)[:, -most:].sum(axis=1) >= layers)
+
+    return holds
 
 
 def free_bound(p: Probe, zero_stage: int, replicas: int, cp: int, micro_batches: int, layers: int, most_value: Callable[[Floats], float],

@@ -3,18 +3,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from solver.domain.options import Engine
-from solver.search.bounds import SLACK
+from solver.search.bounds import SLACK, UNBOUNDED_S
+from solver.search.capacity import kinds_within
 from solver.search.exact import Picks, exact_times
+from solver.search.hopeful import hopeful_kinds
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import LabelRun, run
 from solver.search.prices import CostToGo, cost_to_go
 from solver.search.rounds import run_rounds
 from solver.search.space import Choice, Space
-from solver.search.tables import TableFactory, Tables
+from solver.search.tables import TableFactory, Tables, only
 
 STEPS = (0.02, 0.04, 0.08, 0.16, 0.4, 1.0)                # how far beyond its bound a choice is searched, the first time, the second, ...
 NEARLY = 1.01                                              # an incumbent this close above the target is searched up to at once
-UNBOUNDED_S = 1e12
 Stop = Callable[[], bool]
 
 
@@ -59,7 +60,7 @@ class Solver:
         `bound` holds before. Where the incumbent is far above it, only plans up to a little more are searched, and the choice comes back with the
         higher bound: choices are deepened in turn, so none is searched far beyond the optimum.
         """
-        kinds = self.space.kinds(choice)
+        kinds = hopeful_kinds(self.space, self.factory, choice, self.incumbents.limit_s)
         if not kinds:
             return float("inf")
         t = self.factory.tables(choice, kinds)
@@ -72,6 +73,10 @@ class Solver:
             target = self._cutoff()
         if choice.virtual_stages > 1:
             return self._closed(self._rounds(choice, t, target), bound)
+        kept = kinds_within(t, target, self.space.constraints.max_pp)
+        if not kept.any():
+            return self._closed(target, bound)
+        t = only(t, kept)
         if self.engine == "cp_sat":
             return self._closed(self._by_cp_sat(choice, t, target), bound)
         return self._closed(self._by_labels(choice, t, target), bound)
@@ -83,8 +88,6 @@ class Solver:
         if self._tries[choice] == 1 and self.incumbents.limit_s < float("inf"):
             beam = self._run(t, cost_to_go(t, self._cutoff(), scales=()), self._cutoff(), dominance=True, most=self.limits.beam_labels)
             self._price(choice, t, beam)
-            if beam.complete and not beam.plans:
-                return float("inf")
         target = min(target, self._cutoff())
         go = cost_to_go(t, target, scales=())
         exact = self._run(t, go, target, dominance=True, most=self.limits.plain_labels)

@@ -5,7 +5,7 @@ stage under it: node groups, tensor degree, width, recompute. Identical machines
 """
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import lcm
 
@@ -27,6 +27,7 @@ from solver.search.result import Rejected
 
 MAX_STRADDLED_GROUPS = 4                                   # beyond so many node groups, straddling stages take pairs or all of them
 MAX_VIRTUAL_STAGES = 32
+CHOICES_KEPT = 1_000                                       # whose kinds are remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,10 @@ class Alike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """An outer choice. `stages` is fixed for interleaved schedules only, where in-flight memory depends on it."""
+    """An outer choice. `stages` is fixed for interleaved schedules only, where in-flight memory depends on it.
+
+    With `any_replicas` a common divisor of the widths of all stages is so many more replicas on smaller micro-batches.
+    """
 
     schedule: ScheduleName
     replicas: int
@@ -63,6 +67,7 @@ class Choice:
     alike: Alike | None = None
     stages: int | None = None
     framework: Framework | None = None
+    any_replicas: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,7 @@ class Space:
         self._rates, self._limits = rates_by_group(self.budgets, tuple(self.gpus))
         self.group_index = {g.name: i for i, g in enumerate(self.groups)}
         self.rejections = Rejections()
+        self._kinds: dict[Choice, list[Kind]] = {}
         self.tensor_degrees = self._tensor_degrees()
 
     def most_value(self, values: NDArray[np.float64]) -> float:
@@ -166,6 +172,24 @@ class Space:
                       micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
 
     @property
+    def splits_freely(self) -> bool:
+        """Whether replicas and micro-batches are free: D replicas of width w are D w replicas on micro-batches of b / w, and the other way round."""
+        return self.constraints.dp is None and self.constraints.micro_batch_size is None
+
+    def free_choices(self, context: Context) -> Iterator[Choice]:
+        """Outer choices for unlike stages, before their schedule, the fewest micro-batches first.
+
+        Where replicas and micro-batches are free, one replica stands for any number: its widths may have a common divisor, which is the number.
+        """
+        batch = self.workload.global_batch_size
+        for zero in (z for z in self.zero_stages() if z < 2):
+            if self.splits_freely:
+                yield from (replace(self.base(context, batch // m, 1, zero), any_replicas=True) for m in divisors(batch))
+            else:
+                yield from sorted((self.base(context, b, replicas, zero) for b in self.micro_batch_sizes()
+                                   for replicas in self.replica_counts(context.cp, b)), key=lambda c: c.micro_batches)
+
+    @property
     def _framework(self) -> Framework | None:
         return "megatron" if self.constraints.launcher == "megatron" else None
 
@@ -196,11 +220,10 @@ class Space:
 
         Width 1 suffices where replicas and micro-batches are free: D replicas of width w are D w replicas on micro-batches of b / w.
         """
-        free = self.constraints.dp is None and self.constraints.micro_batch_size is None
         most = sum(self.gpus.values()) // (tp * base.context.cp * base.replicas)
         modes: tuple[Recompute | None, ...] = self.recompute_modes() if self.alike else (None,)
-        return [Alike(tp=tp, width=width, recompute=mode) for width in ((1,) if free else divisors(base.micro_batch_size)) if width <= most
-                for mode in modes]
+        widths = (1,) if self.splits_freely else divisors(base.micro_batch_size)
+        return [Alike(tp=tp, width=width, recompute=mode) for width in widths if width <= most for mode in modes]
 
     def flat_name(self) -> ScheduleName | None:
         """The schedule without virtual stages to search: 1F1B is never slower nor larger than GPipe where both are allowed."""
@@ -297,7 +320,15 @@ class Space:
 
     def kinds(self, choice: Choice) -> list[Kind]:
         """Every kind of stage that the choice allows, single node groups first."""
-        context, alike, found = choice.context, choice.alike, []
+        found = self._kinds.get(choice)
+        if found is None:
+            if len(self._kinds) >= CHOICES_KEPT:
+                self._kinds.clear()
+            found = self._kinds[choice] = self._every_kind(choice)
+        return found
+
+    def _every_kind(self, choice: Choice) -> list[Kind]:
+        context, alike, found = choice.context, choice.alike, list[Kind]()
         rounds = hiding_rounds(choice.stages or 1, choice.virtual_stages)
         for tp in self.degrees(context):
             if alike and tp != alike.tp:

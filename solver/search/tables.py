@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from solver.cost import bulk
 from solver.cost.unit import UnitCosts
-from solver.cost.units import edge_seconds, unit_costs
+from solver.cost.units import edge_table, unit_costs
 from solver.domain.problem import Problem
 from solver.domain.profiles import classes_of
 from solver.search.budget import TOLERANCE, Budget, most_value, rates_by_group, usable
@@ -21,7 +21,7 @@ from solver.search.space import Choice, Kind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-TABLES_KEPT = 2_000
+TABLES_KEPT = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,19 @@ class Tables:
         return np.where(behind < self.within, self.edge_within[upstream, downstream], plain) if self.within else plain
 
 
+BY_KIND = ("time", "forward", "static", "activation", "head_time", "head_forward", "head_static", "head_activation", "embedding_time",
+           "embedding_forward", "embedding_static", "embedding_activation", "shared_time", "shared_forward", "shared_static", "shared_activation",
+           "shared_sync", "buffers", "capacity", "sync_constant", "sync", "sync_embedding", "sync_head", "gpus", "set_index", "block")
+BY_PAIR = ("edge", "edge_within", "wrap")
+
+
+def only(t: Tables, kept: NDArray[np.bool_]) -> Tables:
+    """The tables of some kinds alone."""
+    at = np.nonzero(kept)[0]
+    fields = {name: getattr(t, name)[at] for name in BY_KIND} | {name: getattr(t, name)[np.ix_(at, at)] for name in BY_PAIR}
+    return replace(t, kinds=tuple(t.kinds[i] for i in at), **fields)
+
+
 class TableFactory:
     """Makes tables. The cost model is asked once per unit, and for all units at once that come up together."""
 
@@ -109,7 +122,7 @@ class TableFactory:
         self._priced = PricedUnits(problem)
         self.gpus = usable(problem, budgets)
         self.classes = classes_of(problem.model, problem.profiles)
-        self._made: dict[tuple[Choice, tuple[Kind, ...]], Tables] = {}
+        self._made: dict[Choice, Tables] = {}
         self.probes: dict[object, Any] = {}                # of solver.search.probes, shared by all frontiers over this problem
         self.works: dict[Choice, float] = {}               # least worth of any plan of a choice, by solver.search.frontier
         encoder = problem.model.encoder_layers
@@ -138,15 +151,13 @@ class TableFactory:
         self._priced.add(k.spec for k in kinds)
 
     def tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
-        """The tables of a choice over its kinds. Under budgets they are kept, since the same choices come up under the next budget."""
-        if not self.budgets:
-            return self._tables(choice, kinds)
-        key = (choice, tuple(kinds))
-        if key not in self._made:
-            if len(self._made) >= TABLES_KEPT:
-                self._made.clear()
-            self._made[key] = self._tables(choice, kinds)
-        return replace(self._made[key], resources=self._resources(kinds))
+        """The tables of a choice over its kinds, kept for a while: the same choices come up again, deepened or under the next budget."""
+        kept = self._made.pop(choice, None)
+        found = kept if kept is not None and list(kept.kinds) == kinds else self._tables(choice, kinds)
+        self._made[choice] = found
+        if len(self._made) > TABLES_KEPT:
+            del self._made[next(iter(self._made))]         # the one not asked for for longest
+        return replace(found, resources=self._resources(kinds)) if self.budgets else found
 
     def _tables(self, choice: Choice, kinds: list[Kind]) -> Tables:
         units = self._priced.of([k.spec for k in kinds])
@@ -183,18 +194,19 @@ class TableFactory:
         shapes = [(k.spec.groups, k.spec.tp, k.spec.dp) for k in kinds]
         rows = list(dict.fromkeys(shapes))
         first = [kinds[shapes.index(row)] for row in rows]
-        found = np.array([[min(edge_seconds(self.problem, a.spec, b.spec, near, choice.virtual_stages, tensors)
-                               for near in {False, self._near(choice, a, b, wrap)}) for b in first] for a in first])
+        found = edge_table(self.problem, [k.spec for k in first], self._near(choice, first, wrap), choice.virtual_stages, tensors)
         index = np.array([rows.index(shape) for shape in shapes])
         edges: Floats = found[np.ix_(index, index)]
         return edges
 
-    def _near(self, choice: Choice, a: Kind, b: Kind, wrap: bool) -> bool:
-        """Whether two stages may lie in one block of the fabric of their group."""
-        if a.spec.groups != b.spec.groups or len(a.spec.groups) > 1:
-            return False
-        block = self._blocks[a.spec.groups[0]]
-        return a.gpus + b.gpus <= block or (wrap and a.gpus * (choice.stages or 1) <= block)
+    def _near(self, choice: Choice, kinds: list[Kind], wrap: bool) -> NDArray[np.bool_]:
+        """[K, K] whether two stages may lie in one block of the fabric of their group."""
+        gpus = np.array([k.gpus for k in kinds])
+        block = np.array([self._blocks[k.spec.groups[0]] if len(k.spec.groups) == 1 else 0 for k in kinds])
+        group = np.array([list(self._blocks).index(k.spec.groups[0]) for k in kinds])
+        alike = (group[:, None] == group) & (block[:, None] > 0) & (block > 0)
+        near: NDArray[np.bool_] = alike & ((gpus[:, None] + gpus <= block) | (wrap and (gpus * (choice.stages or 1) <= block)[:, None]))
+        return near
 
     def _blocks_of(self, kinds: list[Kind]) -> Ints:
         """Tensor degrees, unless these and the nodes' sizes divide each other in turn and no GPU is missing: then blocks pack without loss."""

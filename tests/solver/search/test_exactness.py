@@ -6,12 +6,13 @@ import pytest
 
 from solver.search import dominated
 from solver.search.bounds import flat_bound, quick_bound, sync_floor
+from solver.search.capacity import capacity_bound, kinds_within
 from solver.search.exact import Picks, exact_times
 from solver.search.formulation import stages as formulation
 from solver.search.labels import LabelRun, run
 from solver.search.prices import cost_to_go
 from solver.search.rounds import round_bounds, run_rounds
-from solver.search.tables import Tables
+from solver.search.tables import Tables, only
 from tests.solver.search.random_tables import brute_force, drawn, drawn_rounds, drawn_siblings, judge
 
 QUICK, MANY = range(250), range(1_000, 6_000)
@@ -52,6 +53,18 @@ def check_bounds(seed: int) -> None:
         if np.isfinite(cutoff):
             assert not above(cost_to_go(t, cutoff).root(t), best), f"cost_to_go, seed {seed}"
             assert not above(flat_bound(t, cutoff), best), f"flat_bound, seed {seed}"
+            assert not above(capacity_bound(t, quick_bound(t), cutoff), best), f"capacity_bound, seed {seed}"
+
+
+def check_kinds_within(seed: int) -> None:
+    """A best plan is made of kinds that are said to be worth having within any longer time."""
+    t, best = solved(seed)
+    if np.isinf(best):
+        return
+    longer = (1 + 1e-6, 1.02, 1.3)[seed % 3]
+    kept = only(t, kinds_within(t, best * longer))
+    assert kept.num_kinds, f"seed {seed}, {longer}"
+    assert brute_force(kept)[0] == pytest.approx(best, rel=CLOSE), f"seed {seed}, {longer}"
 
 
 def check_labels(seed: int) -> None:
@@ -108,6 +121,7 @@ def check_undominated(seed: int) -> None:
 @pytest.mark.parametrize("seed", QUICK)
 def test_bounds_are_never_above_the_optimum(seed: int) -> None:
     check_bounds(seed)
+    check_kinds_within(seed)
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -154,6 +168,7 @@ def test_a_list_that_is_cut_short_is_not_complete(seed: int) -> None:
 def test_many_random_tables() -> None:
     for seed in MANY:
         check_bounds(seed)
+        check_kinds_within(seed)
         check_labels(seed)
     for seed in range(10_000, 10_400):
         check_formulation(seed)
