@@ -137,7 +137,10 @@ class Frontier:
                 for alike in self.space.alikes(choice, tp):
                     by_width[alike.width].append(AlikeStages(choice=choice, alike=alike))
         for width, nodes in by_width.items():
-            yield from zip(self._alike_bounds(family.context, family.micro_batch_size // width, nodes, cutoff), nodes, strict=True)
+            bounds = self._alike_bounds(family.context, family.micro_batch_size // width, nodes, cutoff)
+            self.factory.add(kind for bound, node in zip(bounds, nodes, strict=True) if bound < cutoff for choice in self._flat_and_deepest(node)
+                             for kind in self.space.kinds(choice))
+            yield from zip(bounds, nodes, strict=True)
 
     def _alike_bounds(self, context: Context, micro_batch_size: int, nodes: list[AlikeStages], cutoff: float) -> list[float]:
         p, modes = self._probe(context, micro_batch_size), self.space.recompute_modes()
@@ -185,7 +188,7 @@ class Frontier:
 
     def _free(self, context: Context, cutoff: float) -> Iterator[tuple[float, Node]]:
         """Outer choices with unlike stages, the fewest micro-batches first: a larger micro-batch bounds its divisors, see `_families`."""
-        name, hopeless = self.space.flat_name(), list[int]()
+        name, hopeless, found = self.space.flat_name(), list[int](), list[tuple[float, Free]]()
         if self.space.alike or name is None:
             return
         for base in self.space.free_choices(context):
@@ -198,7 +201,9 @@ class Frontier:
                 continue
             if not self._dominated(Family(context=context, micro_batch_size=size)):
                 choice = replace(base, schedule=name)
-                yield self._free_bound(choice, cutoff), Free(choice=choice)
+                found.append((self._free_bound(choice, cutoff), Free(choice=choice)))
+        self.factory.add(kind for bound, node in found if bound < cutoff for kind in hopeful_kinds(self.space, self.factory, node.choice, cutoff))
+        yield from found
 
     def _free_bound(self, choice: Choice, cutoff: float) -> float:
         """Widths w | b cost what width 1 does on b / w: the least over the divisors."""
@@ -211,22 +216,28 @@ class Frontier:
                                        self.space.most_value, cutoff))
         return least
 
-    def _schedules(self, node: AlikeStages, cutoff: float) -> Iterator[tuple[float, Node]]:
-        name, alike = self.space.flat_name(), node.alike
-        choice = replace(node.choice, alike=alike)
-        kinds = self.space.kinds(choice)
-        if not kinds:
-            return
-        if name is not None and self.space.needs_alike(node.choice, alike):
-            flat = replace(choice, schedule=name)
-            table = self._tables(flat, kinds)
-            if table is not None:
-                yield flat_bound(table, cutoff, self.space.constraints.max_pp), flat
-        counts = list(self.space.rounds(node.choice, alike))
+    def _flat_and_deepest(self, node: AlikeStages) -> list[Choice]:
+        """The choice without virtual stages, where it is needed, and the one with the most stages and virtual stages: gradient traffic hides best
+        there, so its kinds are bounds for all."""
+        name, choice = self.space.flat_name(), replace(node.choice, alike=node.alike)
+        found = [replace(choice, schedule=name)] if name is not None and self.space.needs_alike(node.choice, node.alike) else []
+        counts = list(self.space.rounds(node.choice, node.alike))
         if counts:
-            longest = replace(choice, schedule="interleaved", stages=max(p for p, _ in counts), virtual_stages=max(v for _, v in counts))
-            hidden = self.space.kinds(longest)             # gradient traffic hides best with the most stages and virtual stages: a bound for all
-            tables = self._tables(replace(longest, stages=None, virtual_stages=2), hidden)
+            found.append(replace(choice, schedule="interleaved", stages=max(p for p, _ in counts), virtual_stages=max(v for _, v in counts)))
+        return found
+
+    def _schedules(self, node: AlikeStages, cutoff: float) -> Iterator[tuple[float, Node]]:
+        choice, counts = replace(node.choice, alike=node.alike), list(self.space.rounds(node.choice, node.alike))
+        for each in self._flat_and_deepest(node):
+            kinds = self.space.kinds(each)
+            if not kinds:
+                return
+            if each.virtual_stages == 1:
+                table = self._tables(each, kinds)
+                if table is not None:
+                    yield flat_bound(table, cutoff, self.space.constraints.max_pp), each
+                continue
+            tables = self._tables(replace(each, stages=None, virtual_stages=2), kinds)
             if tables is None:
                 return
             for (stages, v), bound in zip(counts, round_bounds(tables, counts, cutoff), strict=True):
