@@ -75,6 +75,8 @@ def capacity_bound(t: Tables, floor_s: float, cutoff: float, max_stages: int | N
     high, most = cutoff, _within(s, cutoff)[0]
     if most < t.layers * (1 - 1e-9):
         return float("inf")
+    if len(s.available) == 1:                              # labels of one node group are fewer than the bound is worth
+        return floor_s
     low, least = floor_s, min(_within(s, floor_s)[0], t.layers)
     for _ in range(STEPS):
         if high - low < FINE * high:
