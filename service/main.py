@@ -15,8 +15,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import (body, calibrations, catalog, docs, errors, estimates, events, exports, health, metrics, plans, profiles, replans, strategies,
-                         timeline)
+from service.api import (body, calibrations, catalog, docs, errors, estimates, events, exports, health, metrics, placements, plans, profiles, replans,
+                         strategies, timeline)
 from service.api.access import AccessGuard
 from service.api.schema import openapi
 from service.jobs.core import open_core
@@ -28,7 +28,7 @@ from service.web.adapter import ServiceBackend
 from solver.domain.request import PlanRequest
 from solver.errors import Fault
 
-RESOURCES = (estimates, plans, replans, events, exports, timeline, profiles, calibrations, catalog, strategies, docs)
+RESOURCES = (estimates, plans, replans, placements, events, exports, timeline, profiles, calibrations, catalog, strategies, docs)
 OPERATIONS = (health, metrics)
 
 

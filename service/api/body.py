@@ -9,12 +9,13 @@ from service.api.errors import Refused
 from service.api.faults import faults_of
 from service.api.strict_json import parse
 from service.settings import Settings
+from solver.domain.graph import PlacementRequest
 from solver.domain.profile_set import NamedProfileSet
-from solver.domain.request import EstimateRequest, ObservationRequest, PlanRequest, ReplanRequest
+from solver.domain.request import EstimateRequest, ObservationRequest, PlanRequest, PoolRequest, ReplanRequest
 from solver.errors import Fault, InputError
 
 T = TypeVar("T")
-KINDS = (PlanRequest, EstimateRequest, ObservationRequest, ReplanRequest, NamedProfileSet)
+KINDS = (PlanRequest, EstimateRequest, ObservationRequest, ReplanRequest, PlacementRequest, PoolRequest, NamedProfileSet)
 BODIES: dict[type, TypeAdapter[Any]] = {cls: TypeAdapter(cls) for cls in KINDS}
 
 

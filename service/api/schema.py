@@ -10,10 +10,13 @@ from pydantic import TypeAdapter
 from service.db.plans import PlanLine
 from solver.domain.calibration import Accuracy, Calibration, Learned, Predicted
 from solver.domain.estimate import Estimate, Reason
+from solver.domain.graph import PlacementRequest
 from solver.domain.plan import Plan
 from solver.domain.profile_set import NamedProfileSet
-from solver.domain.request import EstimateRequest, Measured, ObservationRequest, PlanRequest, ReplanRequest
+from solver.domain.request import EstimateRequest, Measured, ObservationRequest, PlanRequest, PoolRequest, ReplanRequest
 from solver.errors import Assumption
+from solver.search.placing.place import Placement
+from solver.search.pools.plan import PoolPlan
 from solver.search.replan.answer import Replan
 from solver.search.result import Baseline, Progress, Rejected, Relaxation, SearchReport
 
@@ -259,10 +262,10 @@ class CalibrationAnswer:
     fits: tuple[KeptFit, ...]
 
 
-REQUESTS = (EstimateRequest, PlanRequest, ObservationRequest, ReplanRequest, NamedProfileSet)
-ANSWERS = (EstimateAnswer, ReplanAnswer, PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, KeptObservation, StoredObservation,
-           Withdrawal,
-           CalibrationPage, CalibrationAnswer, ExportList, Catalogue, StrategyList,
+REQUESTS = (EstimateRequest, PlanRequest, ObservationRequest, ReplanRequest, PlacementRequest, PoolRequest, NamedProfileSet)
+ANSWERS = (EstimateAnswer, ReplanAnswer, Placement, PoolPlan,
+           PlanResource, PlanPage, KeptProfileSet, ProfileSetPage, ProfileSetAnswer, KeptObservation, StoredObservation,
+           Withdrawal, CalibrationPage, CalibrationAnswer, ExportList, Catalogue, StrategyList,
            ProblemAnswer)
 
 

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-from solver.domain.bounds import PYDANTIC, Label, Name, NonNegative, Positive, refuse_bad_values
+from solver.domain.bounds import PYDANTIC, Count, Label, Name, NonNegative, Positive, refuse_bad_values
 from solver.domain.calibration import Calibration
 from solver.domain.cluster import ClusterSpec
-from solver.domain.degrees import Strategy
+from solver.domain.degrees import Recompute, Strategy
 from solver.domain.model import Architecture
 from solver.domain.options import Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan
@@ -129,3 +129,20 @@ class ReplanRequest:
     def asked(self) -> PlanRequest:
         """The search for a new plan."""
         return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest) if f.name != "objective"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRequest:
+    """Stages as pools of peers: every usable GPU of the cluster is one."""
+
+    __pydantic_config__ = PYDANTIC
+    model: ModelSpec
+    cluster: ClusterSpec
+    workload: Workload
+    stages: Annotated[int, Ge(1), Le(256)]
+    micro_batch_size: Count = 1
+    recompute: Recompute = "none"
+    work_limit: Annotated[float, Ge(0.1), Le(60.0)] = 10.0     # of the solver, in its own units, about seconds
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)

@@ -74,3 +74,18 @@ def test_at_the_terminal(tmp_path: Path, planning: TestClient, plan: dict[str, A
     assert said.exit_code == 0 and "exceeds" in said.output and "slow to fast" in said.output
     found = json.loads(CliRunner().invoke(app, [*base, "0", "--json"]).stdout)
     assert found["decision"] == "stay" and found["plan"]["pipelines"] == plan["pipelines"]
+
+
+def test_a_placement(planning: TestClient) -> None:
+    body: dict[str, Any] = {"operators": [{"name": n, "seconds": 2.0} for n in "ab"], "devices": [{"name": "x"}, {"name": "y"}]}
+    found = planning.post("/v1/placements", json=body)
+    assert found.status_code == 200 and found.json()["outcome"] == "optimal" and found.json()["makespan_s"] == pytest.approx(2.0, rel=1e-5)
+    wrong = planning.post("/v1/placements", json=body | {"tensors": [{"source": "a", "target": "c"}]})
+    assert wrong.status_code == 422 and wrong.json()["errors"][0]["pointer"] == "/tensors/0/target"
+
+
+def test_pools(planning: TestClient) -> None:
+    body = {k: problem(1.0)[k] for k in ("model", "cluster", "workload")}
+    found = planning.post("/v1/pools", json=body | {"stages": 2})
+    assert found.status_code == 200 and found.json()["outcome"] == "optimal" and len(found.json()["pools"]) == 2
+    assert planning.post("/v1/pools", json=body | {"stages": 3}).status_code == 422

@@ -1,0 +1,1 @@
+"""Graphs of operators on devices: the placement of least makespan, timed exactly."""

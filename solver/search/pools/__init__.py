@@ -1,0 +1,1 @@
+"""Stages as pools of unequal peers that share micro-batches by speed."""
