@@ -74,6 +74,33 @@ def _batch(problem: Problem, plan: Plan) -> Iterator[Reason]:
         yield Reason(code="judge.batch", message=f"the pipelines take {sequences} sequences of {wanted}", fix=f"{wanted} in all")
 
 
+def _unevenness(plan: Plan, constraints: Constraints) -> Iterator[Reason]:
+    """The tier of the request against the stages."""
+    stages = [stage for _, stage in _stages(plan)]
+    tier = constraints.allowed_tier
+    if tier != "uneven_degrees" and len({(s.tp, s.dp, s.cp, s.ep, s.recompute) for s in stages}) > 1:
+        yield Reason(code="constraints.uniform", message="stages differ in their degrees", fix="the same degrees in every stage")
+    if tier == "even" and len({sum(last - first + 1 for first, last in s.layers) for s in stages}) > 1:
+        yield Reason(code="constraints.tier", message="stages differ in their number of layers", fix="as many layers in every stage")
+
+
+def _launcher(plan: Plan, constraints: Constraints) -> Iterator[Reason]:
+    """The row of the launcher asked for against the plan."""
+    rules, stages = constraints.rules, [stage for _, stage in _stages(plan)]
+    piped = len(plan.pipelines[0].stages) > 1
+    zero = rules.zero_stages_of_pipelines if piped and rules.zero_stages_of_pipelines is not None else rules.zero_stages
+    broken = [("ZeRO", max(s.zero_stage for s in stages), any(s.zero_stage not in zero for s in stages)),
+              ("pipeline stages", len(plan.pipelines[0].stages), piped and not rules.pipelines),
+              ("virtual stages", plan.virtual_stages, plan.virtual_stages > 1 and not rules.virtual_stages),
+              ("cp", stages[0].cp, rules.cp is not None and any(s.cp not in rules.cp for s in stages)),
+              ("ulysses", plan.ulysses, rules.ulysses is not None and (plan.ulysses or 1) not in rules.ulysses),
+              ("ep", stages[0].ep, rules.ep is not None and any(s.ep not in rules.ep for s in stages)),
+              ("node groups in one stage", 2, not rules.straddling and any(len({d.node_group for d in s.devices}) > 1 for s in stages))]
+    for what, value, wrong in broken:
+        if wrong:
+            yield Reason(code="constraints.launcher", message=f"{rules.title} does not run {what} {value}", fix="a plan asked for with that launcher")
+
+
 def _constraints(plan: Plan, predicted: Estimate, constraints: Constraints) -> Iterator[Reason]:
     """Each constraint of the request against the plan."""
     stages = [stage for _, stage in _stages(plan)]
@@ -88,11 +115,8 @@ def _constraints(plan: Plan, predicted: Estimate, constraints: Constraints) -> I
                 yield Reason(code=f"constraints.{name}", message=f"the plan has {name} {sorted(values)}", fix=f"values of {sorted(wanted)}")
     if constraints.max_pp is not None and len(plan.pipelines[0].stages) > constraints.max_pp:
         yield Reason(code="constraints.max_pp", message=f"{len(plan.pipelines[0].stages)} stages", fix=f"at most {constraints.max_pp}")
-    unlike = len({(s.tp, s.dp, s.cp, s.ep, s.recompute) for s in stages}) > 1
-    if unlike and (constraints.uniform or constraints.launcher == "megatron"):
-        yield Reason(code="constraints.uniform", message="stages differ in their degrees", fix="the same degrees in every stage")
-    if constraints.launcher == "megatron" and max(s.zero_stage for s in stages) > 1:
-        yield Reason(code="constraints.launcher", message="ZeRO 2 or 3 is not written for Megatron-LM", fix="ZeRO 0 or 1")
+    yield from _unevenness(plan, constraints)
+    yield from _launcher(plan, constraints)
     if constraints.memory_margin is not None and predicted.risk != "safe":
         yield Reason(code="constraints.memory_margin", message=f"risk is {predicted.risk}",
                      fix=f"{constraints.memory_margin:.0%} of memory left free")

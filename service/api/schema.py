@@ -18,7 +18,7 @@ from solver.errors import Assumption
 from solver.search.placing.place import Placement
 from solver.search.pools.plan import PoolPlan
 from solver.search.replan.answer import Replan
-from solver.search.result import Baseline, Progress, Rejected, Relaxation, SearchReport
+from solver.search.result import Baseline, Progress, Rejected, Relaxation, SearchReport, TierBest
 
 DESCRIPTION = "Plans how to train a large model on a cluster of unlike GPUs. Errors are problem documents (RFC 9457) that point at each fault."
 REF = "#/components/schemas/"
@@ -59,6 +59,7 @@ class ResultAnswer:
     alternatives: tuple[AlternativeAnswer, ...]
     rejected: tuple[Rejected, ...]
     baselines: tuple[Baseline, ...]
+    tiers: tuple[TierBest, ...]
     reasons: tuple[Reason, ...]
     relaxation: Relaxation | None
     search: SearchReport

@@ -1,13 +1,14 @@
 """The commands of `shardwright`. Exit codes: 0 done, 1 no plan (or a layout that would not run), 2 bad input."""
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from service.cli import catalogue, reading
 from service.cli.faults import BAD_INPUT, NO_PLAN, errors, output, reported
 from solver.domain.degrees import Recompute, ScheduleName
+from solver.domain.launchers import Launcher, Tier
 
 app = typer.Typer(help="Plans how to train a large model on a cluster of unlike GPUs. Exit codes: 0 done, 1 no plan, 2 bad input.",
                   no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -20,7 +21,6 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for expo
 Profiles = Annotated[Path | None, typer.Option("--profiles", metavar="PROFILES.json", help="Your measurements, in place of those of the problem.")]
 Calibration = Annotated[Path | None, typer.Option("--calibration", metavar="CALIBRATION.json", help="A fit that `shardwright calibrate` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, as the HTTP interface gives it.")]
-Launcher = Literal["megatron"]
 
 
 @app.command()
@@ -30,6 +30,7 @@ def plan(
         "--time-limit", metavar="SECONDS", help="Longest search; the best plan so far is the answer.")] = None,
     uniform: Annotated[bool, typer.Option("--uniform", help="Only layouts with the same degrees and GPU count in every stage.")] = False,
     launcher: Annotated[Launcher | None, typer.Option("--launcher", help="Only layouts that this launcher can run.")] = None,
+    tier: Annotated[Tier | None, typer.Option("--tier", help="How much stages may differ; also says what the next tier would gain.")] = None,
     profiles: Profiles = None,
     calibration: Calibration = None,
     target: Annotated[str | None, typer.Option(
@@ -49,7 +50,7 @@ def plan(
         if target is not None:
             _known(target)
         posted = reading.with_calibration(reading.with_profiles(reading.read_object(problem), profiles), calibration)
-        request, body = reading.plan_request(posted, time_limit_s=time_limit, uniform=uniform, launcher=launcher)
+        request, body = reading.plan_request(posted, time_limit_s=time_limit, uniform=uniform, launcher=launcher, tier=tier)
         watch, planner = Watch(errors()), LibraryPlanner()
         with watch.shown():
             solved = solve(planner, body, watch.report, watch.cancelled)

@@ -40,7 +40,8 @@ def with_profiles(body: dict[str, Any], path: Path | None) -> dict[str, Any]:
     return body if path is None else body | {"profiles": read_object(path)}
 
 
-def plan_request(body: dict[str, Any], *, time_limit_s: float | None, uniform: bool, launcher: str | None) -> tuple[PlanRequest, bytes]:
+def plan_request(body: dict[str, Any], *, time_limit_s: float | None, uniform: bool, launcher: str | None,
+                 tier: str | None = None) -> tuple[PlanRequest, bytes]:
     """A plan request with what was said on the command line in place of what the file says; also as the bytes that were checked."""
     body = {k: v for k, v in body.items() if k not in ("strategy", "plan")}
     if time_limit_s is not None:
@@ -49,6 +50,8 @@ def plan_request(body: dict[str, Any], *, time_limit_s: float | None, uniform: b
         body["constraints"] = _object(body, "constraints") | {"uniform": True}
     if launcher is not None:
         body["constraints"] = _object(body, "constraints") | {"launcher": launcher}
+    if tier is not None:
+        body["constraints"] = _object(body, "constraints") | {"tier": tier}
     return _checked(body, PlanRequest), orjson.dumps(body)
 
 

@@ -130,6 +130,9 @@ def _show_baselines(out: Console, result: dict[str, Any]) -> None:
             table.add_row(printable(b["name"]), seconds(b["step_time_s"]), f"{gain:.2f} times as fast" if gain > 1.005 else "as fast")
     out.print()
     out.print(table)
+    for t in result.get("tiers", ()):
+        if t["gain"] is not None:
+            out.print(f"{t['tier']} ({', '.join(t['launchers'])}): {percent(t['gain'])} less step time than the tier below")
 
 
 def _show_alternatives(out: Console, result: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ def result_body(result: SearchResult, assumptions: tuple[Assumption, ...]) -> di
                          for a in result.alternatives],
         "rejected": result.rejected,
         "baselines": result.baselines,
+        "tiers": result.tiers,
         "reasons": result.reasons,
         "relaxation": result.relaxation,
         "search": result.search,

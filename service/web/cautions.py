@@ -5,10 +5,12 @@ from dataclasses import fields
 from typing import Any
 
 from service.web.figures import percent
+from solver.domain.launchers import LAUNCHERS
 from solver.domain.problem import Problem
 
 DEFAULT_MEMORY_MARGIN: float = next(f.default for f in fields(Problem) if f.name == "memory_margin")  # type: ignore[assignment]
-LAUNCHER_NAMES = {"megatron": "Megatron-LM"}
+LAUNCHER_NAMES: dict[str, str] = {name: rules.title for name, rules in LAUNCHERS.items()}
+TIER_WORDS: dict[str, str] = {"even": "even stages", "uneven_layers": "uneven layers", "uneven_degrees": "unlike stages"}
 
 
 def risk_meaning(risk: str | None, margin: float | None) -> str:

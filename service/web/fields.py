@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solver.domain.degrees import Recompute
+from solver.domain.launchers import Launcher, Tier
 from solver.domain.model import ModelKind
 from solver.domain.workload import AttentionKernel, GradientPrecision, OptimizerName, Precision
 
@@ -97,7 +98,8 @@ WORKLOAD = (
 _C = ("constraints",)
 CONSTRAINTS = (
     Field(name="uniform", path=(*_C, "uniform"), label="Uniform stages", kind="flag", hint="Every stage the same degrees and GPU count."),
-    Field(name="launcher", path=(*_C, "launcher"), label="Launcher", kind="choice", choices=("megatron",), hint="Only layouts that it can run."),
+    Field(name="launcher", path=(*_C, "launcher"), label="Launcher", kind="choice", choices=_choices(Launcher), hint="Only layouts that it can run."),
+    Field(name="tier", path=(*_C, "tier"), label="Stages", kind="choice", choices=_choices(Tier), hint="How much they may differ."),
     Field(
         name="memory_margin",
         path=(*_C, "memory_margin"),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.web.cautions import LAUNCHER_NAMES, close_calls, risk_meaning
+from service.web.cautions import LAUNCHER_NAMES, TIER_WORDS, close_calls, risk_meaning
 from service.web.charts import Segment, colour_of, stacked
 from service.web.cluster_map import GroupMap, cluster_map, stage_colour
 from service.web.figures import percent, plural, ranges, seconds
@@ -83,6 +83,7 @@ class ResultView:
     memory_legend: tuple[tuple[str, str, str], ...]
     risk_meaning: str
     comparisons: tuple[Comparison, ...]
+    tier_notes: tuple[str, ...]  # what each tier of launchers gains
     close_calls: tuple[str, ...]  # launchers' best plans that are slower by less than the prediction's error
     alternatives: tuple[Mapping[str, Any], ...]
     map: tuple[GroupMap, ...]
@@ -113,6 +114,7 @@ def result_view(resource: Mapping[str, Any], chunk_seconds: Mapping[int, float] 
         memory_legend=MEMORY_PARTS,
         risk_meaning=risk_meaning(predicted.get("risk"), ((resource.get("request") or {}).get("constraints") or {}).get("memory_margin")),
         comparisons=_comparisons(result, predicted),
+        tier_notes=tier_notes(result),
         close_calls=close_calls(result, predicted),
         alternatives=tuple(_alternatives(result)),
         map=cluster_map(plan, groups) if plan else (),
@@ -212,6 +214,21 @@ def _stage_row(
     )
 
 
+def tier_notes(result: Mapping[str, Any]) -> tuple[str, ...]:
+    """What each tier of launchers gains over the one below, a sentence each.
+
+    >>> tier_notes({"tiers": [{"tier": "uneven_layers", "gain": 0.05, "launchers": ["megatron"]}]})
+    ('Uneven layers (Megatron-LM) save 5.00 % of the step time of the tier below.',)
+    """
+    found = []
+    for t in result.get("tiers") or []:
+        if t.get("gain") is not None:
+            names = ", ".join(LAUNCHER_NAMES.get(n, n) for n in t["launchers"])
+            saved = f"save {percent(t['gain'])} of the step time of the tier below" if t["gain"] > 1e-6 else "gain nothing over the tier below"
+            found.append(f"{TIER_WORDS.get(t['tier'], t['tier']).capitalize()} ({names}) {saved}.")
+    return tuple(found)
+
+
 def baseline_name(name: str) -> str:
     """A baseline in words.
 
@@ -222,6 +239,8 @@ def baseline_name(name: str) -> str:
         return "Best uniform layout"
     if name.startswith("launcher:"):
         return f"Best that {LAUNCHER_NAMES.get(name.removeprefix('launcher:'), name)} runs"
+    if name.startswith("tier:"):
+        return f"Best with {TIER_WORDS.get(name.removeprefix('tier:'), name)}"
     return f"{name.removeprefix('only:')} alone" if name.startswith("only:") else name
 
 

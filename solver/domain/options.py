@@ -6,10 +6,10 @@ from annotated_types import Ge, Le, Len
 
 from solver.domain.bounds import MAX_LAYERS, PYDANTIC, Count, Positive, refuse_bad_values
 from solver.domain.degrees import Recompute, ScheduleName, Strategy, ZeroStage
+from solver.domain.launchers import Launcher, LauncherRules, Tier, narrowest, rules_of
 
 Objective = Literal["throughput", "cost", "energy", "fewest_gpus", "latency", "robust", "pareto"]
 Engine = Literal["auto", "cp_sat", "dynamic_program"]
-Launcher = Literal["megatron"]
 Counts = Annotated[tuple[Count, ...], Len(1, 256)]
 
 
@@ -29,7 +29,8 @@ class Constraints:
     schedules: Annotated[tuple[ScheduleName, ...], Len(1, 16)] | None = None
     virtual_stages: Counts | None = None
     launcher: Launcher | None = None
-    uniform: bool = False
+    tier: Tier | None = None                               # how much stages may differ
+    uniform: bool = False                                  # as tier "uneven_layers"
     memory_margin: Annotated[float, Ge(0.0), Le(0.9)] | None = None
     max_price_per_hour: Positive | None = None
     max_step_time_s: Positive | None = None                # slower plans do not count
@@ -38,6 +39,16 @@ class Constraints:
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+
+    @property
+    def rules(self) -> LauncherRules:
+        """What the launcher accepts; everything where none is named."""
+        return rules_of(self.launcher)
+
+    @property
+    def allowed_tier(self) -> Tier:
+        """How much stages may differ, by the tier, `uniform` and the launcher together."""
+        return narrowest(self.tier or "uneven_degrees", "uneven_layers" if self.uniform else "uneven_degrees", self.rules.tier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

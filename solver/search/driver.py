@@ -24,6 +24,7 @@ from solver.search.result import Baseline, Cancelled, Report, SearchReport, Sear
 from solver.search.seeds import sow
 from solver.search.solve import Limits, Solver
 from solver.search.space import Rejections, Space
+from solver.search.tiers import tier_steps
 
 RELAXATION_S = 3.0                                         # beyond the time limit, at most, to find out what would help
 
@@ -50,15 +51,22 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
         return _answer(problem, constraints, options, *leanest(problem, constraints, options, limits, watch, meter), limits, watch, meter)
     factory = table_factory(problem, constraints)
     others = baselines.Others(problem, constraints, options, limits, executor)
-    uniform, known = baselines.uniform(problem, constraints, options, factory, limits, watch)
+    uniform, alike = baselines.uniform(problem, constraints, options, factory, limits, watch)
+    simpler_families = baselines.simpler_families(constraints)
+    if alike is not None:
+        others.add(simpler_families, alike)
     watch.phase = "search"
-    whole = explore(problem, constraints, options, factory, limits, watch, known)
-    beside = others.collect(factory, watch, lambda message: watch.tell(whole.frontier, whole.solver, message))
-    for simpler in beside:                                 # only an interrupted search loses to one; other launchers have other prices
-        if simpler.plan is not None and simpler.plan.framework == constraints.launcher and (simpler.step_time_s or 0.0) < whole.incumbents.limit_s:
+    whole = explore(problem, constraints, options, factory, limits, watch, [alike.best] if alike is not None and alike.best is not None else [])
+    if alike is None:
+        others.add(simpler_families, whole)
+    beside = others.collect(factory, watch, lambda message: watch.tell(whole.frontier, whole.solver, message), whole)
+    for simpler in beside:                                 # only an interrupted search loses to one
+        if simpler.plan is not None and (simpler.step_time_s or 0.0) < whole.incumbents.limit_s:
             whole.incumbents.offer_plan(simpler.plan)
     whole = replace(whole, best=whole.incumbents.best)
-    return _answer(problem, constraints, options, whole, baselines.from_known(beside + uniform, [*whole.incumbents.others.values()]), limits, watch)
+    beside = baselines.from_known(beside + uniform, [*whole.incumbents.others.values()])
+    above = baselines.above(problem, constraints, options, limits, whole, watch)
+    return _answer(problem, constraints, options, whole, beside + above, limits, watch)
 
 
 def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
@@ -95,6 +103,7 @@ def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, 
         outcome="optimal" if best is not None and whole.proved else "infeasible" if whole.proved else "feasible", plan=best.plan if best else None,
         predicted=best.predicted if best else None, **_bound(meter, whole.bound_s if best else None, worth),
         alternatives=alternatives(whole.incumbents, options.alternatives), rejected=_rejected(whole), baselines=tuple(beside), reasons=reasons,
+        tiers=tier_steps(constraints, best, beside) if meter is None else (),
         relaxation=relaxation,
         search=SearchReport(engine="+".join(sorted(tally.engines)) or "bounds", candidates=whole.frontier.candidates, pruned=whole.frontier.pruned,
                             solved=tally.solved, solver_calls=tally.solver_calls,

@@ -83,6 +83,8 @@ def reasons_for_none(problem: Problem, constraints: Constraints, factory: TableF
     if not space.groups:
         return (Reason(code="cluster.no_gpus", message="no usable GPU in the node groups allowed", fix="node groups with usable GPUs"),)
     floor = memory_floor(space, factory)
+    if floor.excludes_all and floor.have_bytes <= 0:
+        return (Reason(code="memory.over", message="the context and libraries of a process fill the memory of every GPU allowed", fix="larger GPUs"),)
     if floor.excludes_all:
         times = floor.need_bytes / floor.have_bytes
         return (Reason(code="memory.over", fix=f"at least {times:.1f} times the memory, bf16 gradients, or an optimizer with less state",
@@ -129,7 +131,8 @@ def smallest_relaxation(problem: Problem, constraints: Constraints, any_plan: An
                          ("micro_batch_size", "any micro-batch size"), ("tp", "any tp"), ("max_pp", "any number of stages"),
                          ("zero_stage", "any ZeRO stage"), ("cp", "any cp"), ("dp", "any dp"), ("ep", "any ep"),
                          ("schedules", "any schedule"), ("virtual_stages", "any number of virtual stages"),
-                         ("uniform", "stages that differ"), ("launcher", "any launcher"), ("node_groups", "all node groups"),
+                         ("uniform", "stages that differ"), ("tier", "stages that differ more"),
+                         ("launcher", "any launcher"), ("node_groups", "all node groups"),
                          ("max_price_per_hour", "no price limit")):
         if getattr(constraints, field) in (None, False):
             continue

@@ -2,6 +2,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from solver.domain.degrees import Framework
 from solver.domain.options import Constraints, SearchOptions
 from solver.domain.problem import Problem
 from solver.search.bounds import SLACK
@@ -74,13 +75,13 @@ def table_factory(problem: Problem, constraints: Constraints, budgets: tuple[Bud
 
 def explore(problem: Problem, constraints: Constraints, options: SearchOptions, factory: TableFactory, limits: Limits, watch: Watch,
             known: Sequence[Priced], share: float = 1.0, budgets: tuple[Budget, ...] = (), ceiling_s: float = float("inf"),
-            worth: Worth | None = None, any_plan: bool = False) -> Exploration:
+            worth: Worth | None = None, any_plan: bool = False, framework: Framework | None = None) -> Exploration:
     """Least bound first, until the next bound is no better than the best plan; with `any_plan` until there is one.
 
     Only plans within the budgets and faster than `ceiling_s` count, and only those worth less
-    than `worth`. `factory` makes its tables within the same budgets.
+    than `worth`. `factory` makes its tables within the same budgets. `framework`: as in `Space`.
     """
-    space = Space(problem, constraints, budgets)
+    space = Space(problem, constraints, budgets, framework)
     incumbents = Incumbents(problem, constraints, budgets, ceiling_s)
     for priced in known:
         incumbents.take(priced)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.search.bounds import UNBOUNDED_S, flat_bound, quick_bound, quick_work
+from solver.search.bounds import UNBOUNDED_S, flat_bound, quick_bound, quick_work, stage_count_bound
 from solver.search.budget import Worth
 from solver.search.capacity import capacity_bound
+from solver.search.even import even_bound, even_counts, even_family_bound
 from solver.search.hopeful import hopeful_kinds
 from solver.search.probes import AlikeFamilies, Probe, alike_bounds, family_bound, free_bound, least_work, probe_of
 from solver.search.rounds import round_bounds
@@ -85,7 +86,7 @@ class Frontier:
                 self._push(bound, node)
                 break
             self.candidates += isinstance(child, Choice)
-            at_least = max(bound, child_bound)
+            at_least = max(bound, child_bound, self._even_bound(child) if self.space.tier == "even" else 0.0)
             if at_least < cutoff:
                 self._push(at_least, child)
             else:
@@ -105,6 +106,21 @@ class Frontier:
                 yield capacity_bound(tables, quick_bound(tables), min(cutoff, UNBOUNDED_S), self.space.constraints.max_pp), node.choice
         elif isinstance(node, AlikeStages):
             yield from self._schedules(node, cutoff)
+
+    def _even_bound(self, node: Node) -> float:
+        """What equal numbers of layers cost at least; contexts and unlike stages have no such bound."""
+        layers = self.space.model.num_layers
+        if isinstance(node, Family):
+            p = self._probe(node.context, node.micro_batch_size)
+            return even_family_bound(p, node.context.cp, self.space.workload.global_batch_size // node.micro_batch_size, layers)
+        choice = node.choice if isinstance(node, AlikeStages) else node
+        alike = node.alike if isinstance(node, AlikeStages) else node.alike if isinstance(node, Choice) else None
+        if not isinstance(choice, Choice) or alike is None:
+            return 0.0
+        p = self._probe(choice.context, choice.micro_batch_size // alike.width)
+        mode = None if alike.recompute is None else self.space.recompute_modes().index(alike.recompute)
+        return even_bound(p, alike.tp, mode, choice.zero_stage, choice.context.cp * alike.width * choice.replicas, choice.micro_batches, layers,
+                          [choice.stages] if choice.stages is not None else divisors(layers))
 
     def _probe(self, context: Context, micro_batch_size: int, fastest: bool = False) -> Probe:
         return probe_of(self.space, self.factory, context, micro_batch_size, fastest=fastest)
@@ -235,7 +251,8 @@ class Frontier:
             if each.virtual_stages == 1:
                 table = self._tables(each, kinds)
                 if table is not None:
-                    yield flat_bound(table, cutoff, self.space.constraints.max_pp), each
+                    bound = flat_bound(table, cutoff, self.space.constraints.max_pp)
+                    yield from ((bound, replace(each, stages=p)) for p in even_counts(self.space, each, stage_count_bound(table)))
                 continue
             tables = self._tables(replace(each, stages=None, virtual_stages=2), kinds)
             if tables is None:

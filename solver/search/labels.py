@@ -74,20 +74,20 @@ class _Level:
 
 
 def run(t: Tables, cutoff: float, *, dominance: bool, max_labels: int, keep: int, max_stages: int | None = None,
-        go: CostToGo | None = None, stop: Callable[[], bool] = lambda: False) -> LabelRun:
+        go: CostToGo | None = None, stop: Callable[[], bool] = lambda: False, each: int | None = None) -> LabelRun:
     """All plans of a choice that may be faster than `cutoff` seconds (with `dominance`: at least the one of least bound), the `keep` best of them.
 
     `go`: bounds on completions made for this or a later cut-off. `max_labels` bounds a level's size; beyond it the best are kept and the run is not
-    complete.
+    complete. `each`: layers of every stage, where they must be equal.
     """
-    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, go)
+    search = _Search(t, cutoff, dominance, max_labels, keep, max_stages, go, each)
     return search.run(stop)
 
 
 class _Search:
     def __init__(self, t: Tables, cutoff: float, dominance: bool, max_labels: int, keep: int, max_stages: int | None,
-                 go: CostToGo | None) -> None:
-        self.t, self.cutoff, self.dominance, self.max_labels, self.keep = t, cutoff, dominance, max_labels, keep
+                 go: CostToGo | None, each: int | None) -> None:
+        self.t, self.cutoff, self.dominance, self.max_labels, self.keep, self.each = t, cutoff, dominance, max_labels, keep, each
         self.most_stages = min(stage_count_bound(t), max_stages or t.layers)
         self.q0 = sync_floor(t)
         self.go = go if go is not None else cost_to_go(t, cutoff)
@@ -133,7 +133,7 @@ class _Search:
             return level.take(np.zeros(0, np.int64))
         widest = int(limits[kinds].max())
         grid_kind, grid_count = np.repeat(kinds, widest), np.tile(np.arange(1, widest + 1), len(kinds))
-        inside = grid_count <= limits[grid_kind]
+        inside = grid_count <= limits[grid_kind] if self.each is None else (grid_count == self.each) & (grid_count <= limits[grid_kind])
         kind, count = grid_kind[inside], grid_count[inside]
         rate, total = self.go.rates(k)
         waste = self.t.gpus[kind] * rate[self.t.set_index[kind]] - count

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solver.domain.estimate import Estimate, Reason
+from solver.domain.launchers import Launcher, Tier
 from solver.domain.options import Objective
 from solver.domain.plan import Plan
 
@@ -30,12 +31,30 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The best of a simpler family: `uniform`, `only:<node group>`. Null time: that family has no plan, `reason` says why."""
+    """The best of another family: `uniform`, `only:<node group>`, `launcher:<name>`, `tier:<tier>`; priced like the answer.
+
+    Null time: that family has no plan, `reason` says why.
+    """
 
     name: str
     step_time_s: float | None
     reason: str | None = None
     plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierBest:
+    """The best plan of a tier. `gain`: share of the step time of the tier below that it saves; null where that tier has no plan or was not searched.
+
+    `baseline` names the baseline that holds the plan; null: it is the answer itself.
+    """
+
+    tier: Tier
+    launchers: tuple[Launcher, ...]
+    step_time_s: float | None
+    gain: float | None
+    baseline: str | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +97,7 @@ class SearchResult:
     relaxation: Relaxation | None
     search: SearchReport
     objective: Objective = "throughput"
+    tiers: tuple[TierBest, ...] = ()                        # from the least uneven up; throughput alone
     bound_worth: float | None = None
 
 

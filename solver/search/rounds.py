@@ -96,15 +96,19 @@ class _Front:
     trail: Ints                                            # [N, stages, 2] kind and positions
 
 
-def run_rounds(t: Tables, stages: int, cutoff: float, *, max_labels: int, stop: Callable[[], bool] = lambda: False) -> LabelRun:
-    """All plans of `stages` stages whose bound lies below `cutoff`; not complete where more than `max_labels` were alive at once."""
-    search = _Rounds(t, fold(t), stages, cutoff, max_labels)
+def run_rounds(t: Tables, stages: int, cutoff: float, *, max_labels: int, stop: Callable[[], bool] = lambda: False,
+               even: bool = False) -> LabelRun:
+    """All plans of `stages` stages whose bound lies below `cutoff`; not complete where more than `max_labels` were alive at once.
+
+    `even`: with as many layers in every stage.
+    """
+    search = _Rounds(t, fold(t), stages, cutoff, max_labels, even)
     return search.run(stop)
 
 
 class _Rounds:
-    def __init__(self, t: Tables, r: Round, stages: int, cutoff: float, max_labels: int) -> None:
-        self.t, self.r, self.stages, self.cutoff, self.max_labels = t, r, stages, cutoff, max_labels
+    def __init__(self, t: Tables, r: Round, stages: int, cutoff: float, max_labels: int, even: bool) -> None:
+        self.t, self.r, self.stages, self.cutoff, self.max_labels, self.even = t, r, stages, cutoff, max_labels, even
         self.sync_floor = float((t.sync_constant + np.diff(r.sync, axis=2).min(axis=2)).max(axis=1).min())
         self.least = np.diff(r.time, axis=1).min(axis=1)   # [K] least time of one position
         most = np.floor((cutoff - self.sync_floor) / (t.micro_batches * self.least) * (1 + SLACK) + SLACK)
@@ -135,7 +139,8 @@ class _Rounds:
     def _extend(self, front: _Front, stage: int) -> _Front:
         t, r, resources = self.t, self.r, self.t.resources
         last, first = stage == self.stages - 1, stage == 0
-        pairs = np.array([(u, n) for u in range(t.num_kinds) for n in range(1, int(self.most[u]) + 1)], dtype=np.int64).reshape(-1, 2)
+        pairs = np.array([(u, n) for u in range(t.num_kinds) for n in range(1, int(self.most[u]) + 1)
+                          if not self.even or n * self.stages == self.r.positions], dtype=np.int64).reshape(-1, 2)
         upto = front.placed[:, None] + pairs[None, :, 1]
         room = (self.stages - stage - 1) * int(self.most.max(initial=0))
         left = r.positions - upto

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from solver.search.even import even_counts
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import StagePick
 from solver.search.probes import Probe, probe
@@ -57,7 +58,7 @@ def _rank(space: Space, p: Probe, choice: Choice) -> list[Ranked]:
         room = p.fit[:, i] // (choice.context.cp * choice.replicas)
         for members in ([*groups], *([g] for g in groups if len(groups) > 1)):
             counts = tuple(int(min(room[g], space.model.num_layers)) if g in members else 0 for g in groups)
-            for stages in sorted({tuple(-(-n // part) for n in counts) for part in (1, 2, 4, 8)}):
+            for stages in sorted({_evened(space, tuple(-(-n // part) for n in counts)) for part in (1, 2, 4, 8)}):
                 total = sum(stages)
                 if not alikes or not 0 < total <= min(space.model.num_layers, choice.micro_batches, space.constraints.max_pp or total):
                     continue
@@ -66,6 +67,14 @@ def _rank(space: Space, p: Probe, choice: Choice) -> list[Ranked]:
                     if seconds is not None:
                         found.append((seconds, replace(choice, alike=alikes[0]), mode, stages))
     return found
+
+
+def _evened(space: Space, stages: tuple[int, ...]) -> tuple[int, ...]:
+    """Where all stages hold as many layers: the most of these stages that the layers divide over, fewer of the most numerous first."""
+    left = list(stages)
+    while space.tier == "even" and sum(left) > 0 and space.model.num_layers % sum(left):
+        left[left.index(max(left))] -= 1
+    return tuple(left)
 
 
 def _estimate(space: Space, p: Probe, choice: Choice, degree: int, mode: int, stages: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> float | None:
@@ -98,7 +107,10 @@ def _offer(space: Space, factory: TableFactory, incumbents: Incumbents, choice: 
     tables = factory.tables(replace(choice, schedule=name), kinds)
     tau = np.diff(tables.time, axis=1).mean(axis=1)
     order = sorted((i for i, n in wanted for _ in range(n) if i is not None), key=lambda i: -tau[i])
-    sizes = shares(space.model.num_layers, 1.0 / tau[order])
+    even = space.tier == "even"
+    if even and len(order) not in even_counts(space, choice, len(order)):
+        return False
+    sizes = shares(space.model.num_layers, np.ones(len(order)) if even else 1.0 / tau[order])
     picks = [StagePick(kind=i, layers=n) for i, n in zip(order, sizes, strict=True)]
     return incumbents.offer(layout_of_picks(replace(choice, schedule=name), kinds, picks)) is not None
 

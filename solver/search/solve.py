@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from solver.domain.options import Engine
 from solver.search.bounds import SLACK, UNBOUNDED_S
 from solver.search.capacity import kinds_within
+from solver.search.even import layers_each
 from solver.search.exact import Picks, exact_times
 from solver.search.hopeful import hopeful_kinds
 from solver.search.incumbent import Incumbents, layout_of_picks
@@ -86,29 +87,29 @@ class Solver:
 
     def _by_labels(self, choice: Choice, t: Tables, target: float) -> float:
         if self._tries[choice] == 1 and self.incumbents.limit_s < float("inf"):
-            beam = self._run(t, cost_to_go(t, self._cutoff(), scales=()), self._cutoff(), dominance=True, most=self.limits.beam_labels)
+            beam = self._run(choice, t, cost_to_go(t, self._cutoff(), scales=()), self._cutoff(), dominance=True, most=self.limits.beam_labels)
             self._price(choice, t, beam)
         target = min(target, self._cutoff())
         go = cost_to_go(t, target, scales=())
-        exact = self._run(t, go, target, dominance=True, most=self.limits.plain_labels)
+        exact = self._run(choice, t, go, target, dominance=True, most=self.limits.plain_labels)
         if not exact.complete:
             go = cost_to_go(t, target)
-            exact = self._run(t, go, target, dominance=True, most=self.limits.label_limit)
+            exact = self._run(choice, t, go, target, dominance=True, most=self.limits.label_limit)
         self._price(choice, t, exact)
         if not exact.complete:
             return 0.0 if self.stop() or self.engine == "dynamic_program" else self._by_cp_sat(choice, t, target)
         if exact.bound >= min(target, self._cutoff()) * (1 - SLACK):
             return exact.bound
-        listed = self._run(t, go, min(target, self._cutoff()), dominance=False, most=self.limits.list_limit)
+        listed = self._run(choice, t, go, min(target, self._cutoff()), dominance=False, most=self.limits.list_limit)
         return max(self._settle(choice, t, listed), exact.bound)
 
     def _unbounded(self, choice: Choice, t: Tables) -> float:
         """No plan of any choice has been found yet: settle whether this one has any."""
         if choice.virtual_stages > 1:
             assert choice.stages is not None
-            found = run_rounds(t, choice.stages, UNBOUNDED_S, max_labels=self.limits.beam_labels, stop=self.stop)
+            found = run_rounds(t, choice.stages, UNBOUNDED_S, max_labels=self.limits.beam_labels, stop=self.stop, even=self.space.tier == "even")
         else:
-            found = self._run(t, None, UNBOUNDED_S, dominance=True, most=self.limits.beam_labels)
+            found = self._run(choice, t, None, UNBOUNDED_S, dominance=True, most=self.limits.beam_labels)
         self._settle(choice, t, found)
         return float("inf") if found.complete and not found.plans else 0.0
 
@@ -116,17 +117,17 @@ class Solver:
         limit = self.incumbents.limit_s
         return limit if limit < float("inf") else UNBOUNDED_S
 
-    def _run(self, t: Tables, go: CostToGo | None, cutoff: float, *, dominance: bool, most: int) -> LabelRun:
+    def _run(self, choice: Choice, t: Tables, go: CostToGo | None, cutoff: float, *, dominance: bool, most: int) -> LabelRun:
         self.tally.engines.add("dynamic_program")
         found = run(t, cutoff, dominance=dominance, max_labels=most, keep=64 if dominance else most, max_stages=self.space.constraints.max_pp, go=go,
-                    stop=self.stop)
+                    stop=self.stop, each=layers_each(self.space, choice))
         self.tally.labels += found.labels
         return found
 
     def _rounds(self, choice: Choice, t: Tables, target: float) -> float:
         assert choice.stages is not None
         self.tally.engines.add("dynamic_program")
-        listed = run_rounds(t, choice.stages, target, max_labels=self.limits.list_limit, stop=self.stop)
+        listed = run_rounds(t, choice.stages, target, max_labels=self.limits.list_limit, stop=self.stop, even=self.space.tier == "even")
         self.tally.labels += listed.labels
         return self._settle(choice, t, listed)
 
@@ -159,7 +160,8 @@ class Solver:
         while True:
             self.tally.solver_calls += 1
             limit = min(target, self._cutoff())
-            answer = formulation.solve(t, limit, excluded=excluded, max_stages=self.space.constraints.max_pp, stop=self.stop)
+            answer = formulation.solve(t, limit, excluded=excluded, max_stages=self.space.constraints.max_pp, stop=self.stop,
+                                       each=layers_each(self.space, choice))
             if answer.picks is None:
                 return limit if answer.proved else answer.bound
             if not self.incumbents.settle(layout_of_picks(choice, t.kinds, answer.picks), float(exact_times(t, [answer.picks])[0]), self.stop):

@@ -104,13 +104,19 @@ def divisors(n: int) -> tuple[int, ...]:
 
 
 class Space:
-    """Everything legal under the problem and the constraints, generated once; the rest is counted in `rejections`."""
+    """Everything legal under the problem and the constraints, generated once; the rest is counted in `rejections`.
 
-    def __init__(self, problem: Problem, constraints: Constraints, budgets: Sequence[Budget] = ()) -> None:
+    `framework`: the stack whose constants price all plans, that of the launcher where none is given.
+    """
+
+    def __init__(self, problem: Problem, constraints: Constraints, budgets: Sequence[Budget] = (), framework: Framework | None = None) -> None:
         workload = problem.workload
         if not isinstance(workload, TrainingWorkload):
             raise TypeError("only training is planned")
-        self.problem, self.constraints, self.workload = problem, constraints, workload
+        self.rules, self.tier = constraints.rules, constraints.allowed_tier
+        self.framework = framework or self.rules.framework
+        self.problem, self.workload = problem, workload
+        self.constraints = constraints if self.rules.pipelines else replace(constraints, max_pp=1)
         self.model = problem.model
         wanted = constraints.node_groups
         self.budgets = (*price_budget(problem, constraints), *budgets)
@@ -169,7 +175,7 @@ class Space:
     def base(self, context: Context, micro_batch_size: int, replicas: int, zero_stage: int) -> Choice:
         """A choice before its schedule."""
         return Choice(schedule="1f1b", replicas=replicas, micro_batch_size=micro_batch_size, context=context, zero_stage=zero_stage,
-                      micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self._framework)
+                      micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas), framework=self.framework)
 
     @property
     def splits_freely(self) -> bool:
@@ -190,18 +196,14 @@ class Space:
                                    for replicas in self.replica_counts(context.cp, b)), key=lambda c: c.micro_batches)
 
     @property
-    def _framework(self) -> Framework | None:
-        return "megatron" if self.constraints.launcher == "megatron" else None
-
-    @property
     def alike(self) -> bool:
         """Whether all stages must share their degrees."""
-        return self.constraints.uniform or self.constraints.launcher == "megatron"
+        return self.tier != "uneven_degrees"
 
     def rounds(self, base: Choice, alike: Alike) -> Iterator[tuple[int, int]]:
         """(stages, virtual stages) of interleaved schedules that the batch and the layers allow."""
         wanted = self.constraints.schedules
-        if (wanted is not None and "interleaved" not in wanted) or self.model.encoder_layers:
+        if (wanted is not None and "interleaved" not in wanted) or self.model.encoder_layers or not self.rules.virtual_stages:
             return
         layers, m = self.model.num_layers, base.micro_batches
         gpus = alike.tp * base.context.cp * alike.width * base.replicas
@@ -213,7 +215,8 @@ class Space:
             if m % stages:
                 self.rejections.add("pipeline.interleaved_micro_batches", f"interleaved: {m} micro-batches over pp {stages}")
             else:
-                yield from ((stages, v) for v in allowed if stages * v <= layers)
+                yield from ((stages, v) for v in allowed if stages * v <= layers
+                            and (self.tier != "even" or layers % (stages * v) == 0))
 
     def alikes(self, base: Choice, tp: int) -> list[Alike]:
         """What all stages may share beside the tensor degree.
@@ -262,8 +265,7 @@ class Space:
     def zero_stages(self) -> tuple[int, ...]:
         """ZeRO-1 is never slower nor larger than ZeRO-0, so 0 is searched only where 1 is not allowed."""
         wanted = self.constraints.zero_stage
-        stages = (0, 1) if self.constraints.launcher == "megatron" else (0, 1, 2, 3)
-        allowed = [z for z in stages if wanted is None or z in wanted]
+        allowed = [z for z in self.rules.zero_stages if wanted is None or z in wanted]
         return tuple(z for z in allowed if not (z == 0 and 1 in allowed))
 
     def _context_degrees(self) -> list[tuple[int, int]]:
@@ -273,14 +275,18 @@ class Space:
             if cp > sum(self.gpus.values()) or (cp > 1 and seq % (2 * cp)):
                 self.rejections.add("context.sequence_indivisible", f"cp {cp} of {seq} tokens")
                 continue
-            found += [(cp, u) for u in divisors(cp) if heads % u == 0]
+            if self.rules.cp is not None and cp not in self.rules.cp:
+                self.rejections.add("launcher.cp", f"cp {cp} under {self.rules.title}")
+                continue
+            found += [(cp, u) for u in divisors(cp) if heads % u == 0 and (self.rules.ulysses is None or u in self.rules.ulysses)]
         return found
 
     def _expert_degrees(self) -> list[tuple[int, int]]:
         moe = self.model.moe
         if moe is None:
             return [(1, 1)]
-        degrees = self._allowed(divisors(moe.num_experts), self.constraints.ep, "ep")
+        legal = [ep for ep in divisors(moe.num_experts) if self.rules.ep is None or ep in self.rules.ep]
+        degrees = self._allowed(legal, self.constraints.ep, "ep")
         most, width = sum(self.gpus.values()), moe.expert_ffn_hidden_size
         inside = sorted({d for tp in (1, *self.tensor_degrees) for d in divisors(tp) if width % d == 0})
         return [(ep, etp) for ep in degrees for etp in inside if ep * etp <= most]
@@ -294,6 +300,8 @@ class Space:
                 self.rejections.add(reasons[0].code, f"tp {tp}: {reasons[0].message}")
             elif not any(fits_nodes(g, tp) and self.tensor_groups(g, tp) for g in self.groups):
                 self.rejections.add("tensor.node", f"tp {tp} neither divides any node nor is a multiple that the group has")
+            elif self.rules.kv_heads_divide and self.model.kv_heads % tp:
+                self.rejections.add("launcher.kv_heads", f"tp {tp} of {self.model.num_kv_heads} KV heads under {self.rules.title}")
             elif self.constraints.tp is not None and tp not in self.constraints.tp:
                 self.rejections.add("constraints.tp", f"tp {tp}")
             else:
@@ -307,7 +315,7 @@ class Space:
         return UnitSpec(groups=groups, tp=tp, cp=context.cp, ulysses=context.ulysses, dp=width, replicas=replicas, ep=context.ep, etp=context.etp,
                         micro_batch_size=micro_batch_size, micro_batches=self.workload.global_batch_size // (micro_batch_size * replicas),
                         recompute=mode, zero_stage=zero_stage, sequence_parallel=context.sequence_parallel, vocabulary_parallel_loss=True,
-                        framework=self._framework, hiding_rounds=rounds)
+                        framework=self.framework, hiding_rounds=rounds)
 
     def probes(self, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> list[Kind]:
         """One kind per node group, tensor degree and recompute mode at one replica, whether or not it fits: what bounds the whole family from below.
@@ -370,6 +378,8 @@ class Space:
         return singles + [s for size in sizes for s in combinations(names, size) if sum(fit[n] for n in s) >= blocks]
 
     def _straddles(self, tp: int, blocks: int) -> bool:
+        if not self.rules.straddling:
+            return False
         fit = {g.name: tensor_groups_available(g, tp) for g in self.groups if fits_nodes(g, tp)}
         unequal = any(len(set(rates)) > 1 for rates in self._rates)
         return sum(n > 0 for n in fit.values()) > 1 and (unequal or any(n % blocks for n in fit.values()))

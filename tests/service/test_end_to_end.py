@@ -47,7 +47,8 @@ def test_a_plan_is_found_and_explained(solved: dict[str, Any]) -> None:
     result = solved["result"]
     assert result["outcome"] in ("optimal", "feasible")
     assert result["predicted"]["feasible"] and result["predicted"]["step_time_s"] >= result["bound"]["step_time_s"] > 0
-    assert {b["name"] for b in result["baselines"]} == {"only:a", "only:h"}              # plans of this launcher are uniform themselves
+    names = {b["name"] for b in result["baselines"]}                                     # plans of this launcher are uniform themselves
+    assert {"only:a", "only:h", "tier:uneven_degrees"} <= names <= {"only:a", "only:h", "tier:uneven_degrees", "tier:even"}
     assert result["plan"]["versions"]["cost_model"] and result["assumptions"]
 
 
@@ -55,7 +56,8 @@ def test_stages_may_differ_where_no_launcher_is_named(real: TestClient) -> None:
     answer = real.post("/v1/plans", json=TINY | {"constraints": {}}, headers={"Prefer": "wait=60"})
     result = answer.json()["result"]
     baselines = {b["name"]: b["step_time_s"] for b in result["baselines"]}
-    assert set(baselines) == {"uniform", "only:a", "only:h", "launcher:megatron"}
+    assert {"uniform", "only:a", "only:h", "launcher:megatron"} <= set(baselines) <= {"uniform", "only:a", "only:h", "launcher:megatron", "tier:even"}
+    assert [t["tier"] for t in result["tiers"]][-2:] == ["uneven_layers", "uneven_degrees"] and result["tiers"][-1]["gain"] >= -1e-9
     assert real.get(f"/v1/plans/{answer.json()['id']}/exports/megatron?baseline=launcher:megatron").status_code == 200
     assert real.get(f"/v1/plans/{answer.json()['id']}/exports/megatron?baseline=none-such").status_code == 404
     assert all(seconds >= result["predicted"]["step_time_s"] for seconds in baselines.values() if seconds is not None)
@@ -111,3 +113,27 @@ def test_what_is_not_covered_is_refused_before_it_is_queued(real: TestClient, ch
     answer = real.post("/v1/plans", json=TINY | change, headers={"Prefer": "respond-async"})
     assert answer.status_code == 422 and pointer in [e["pointer"] for e in answer.json()["errors"]], answer.text
     assert all(e["legal"] for e in answer.json()["errors"])
+
+
+@pytest.mark.parametrize("example", sorted(p.name for p in EXAMPLES.glob("*.json")))
+def test_every_example_gets_a_plan_or_a_reason(real: TestClient, example: str) -> None:
+    """Whatever the time allows: a plan on GPUs that are there, priced as an estimate prices it, or why there is none."""
+    body = json.loads((EXAMPLES / example).read_text())
+    answer = real.post("/v1/plans", json=body | {"search": {"time_limit_s": 3}}, headers={"Prefer": "wait=60"})
+    found = answer.json()
+    if answer.status_code == 422:                          # too little time is said as such
+        assert [e["pointer"] for e in found["errors"]] == ["/search/time_limit_s"]
+        return
+    assert answer.status_code in (200, 201), answer.text
+    result = found["result"]
+    if result["plan"] is None:
+        assert result["outcome"] == "infeasible" and result["reasons"] and all(r["fix"] for r in result["reasons"])
+        return
+    assert result["outcome"] in ("optimal", "feasible")
+    again = real.post("/v1/estimates", json=problem_part(body) | {"plan": result["plan"]})
+    assert again.json() == result["predicted"] and again.json()["feasible"]
+    gone = {(g["name"], u["node"], u["gpu"]) for g in body["cluster"]["node_groups"] for u in g.get("unavailable_gpus", ())}
+    used = [(d["node_group"], d["node"], gpu) for p in result["plan"]["pipelines"] for s in p["stages"] for d in s["devices"] for gpu in d["gpus"]]
+    assert len(used) == len(set(used)) == result["predicted"]["gpus"] and not gone & set(used)
+    held = [n for s in result["plan"]["pipelines"][0]["stages"] for a, b in s["layers"] for n in range(a, b + 1)]
+    assert sorted(held) == list(range(max(held) + 1)) and all(s["layers"] for s in result["plan"]["pipelines"][0]["stages"])

@@ -40,8 +40,8 @@ def test_solved_within_the_wait(either: TestClient) -> None:
     assert "cache-status" not in answer.headers
     assert plan["status"] == "succeeded"
     result = plan["result"]
-    assert set(result) == {"outcome", "plan", "predicted", "bound", "gap", "alternatives", "rejected", "baselines", "reasons", "relaxation", "search",
-                           "assumptions"}
+    assert set(result) == {"outcome", "plan", "predicted", "bound", "gap", "alternatives", "rejected", "baselines", "tiers", "reasons", "relaxation",
+                           "search", "assumptions"}
     assert result["outcome"] == "optimal" and result["bound"] == {"step_time_s": STEP_TIME_S}
     assert result["plan"]["versions"]["cost_model"] == "fake-1"
     assert plan["progress"]["phase"] == "search"

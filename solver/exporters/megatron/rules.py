@@ -5,6 +5,7 @@ Rules of one set of degrees are in degree_rules, those of the model and the work
 from collections.abc import Iterator
 
 from solver.domain.estimate import Reason
+from solver.domain.launchers import LAUNCHERS
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
 from solver.exporters.megatron.degree_rules import DEGREE_RULES, Rule
@@ -49,7 +50,7 @@ def _equal_degrees(problem: Problem, plan: Plan) -> Iterator[Reason]:
 def _modes(problem: Problem, plan: Plan) -> Iterator[Reason]:
     stages = [s for p in plan.pipelines for s in p.stages]
     zero = max(s.zero_stage for s in stages)
-    if zero > 1:
+    if zero not in LAUNCHERS["megatron"].zero_stages:
         yield broken("zero_stage", f"ZeRO stage {zero} is not the distributed optimizer of Megatron-LM, which is stage 1", '"zero_stage": 1')
     if any(s.recompute == "partial" for s in stages):
         yield broken("recompute", "Megatron-LM has no module list that recomputes norms, activation and first FFN matrix alone",

@@ -35,8 +35,8 @@ class Answer:
 
 
 def solve(t: Tables, cutoff: float, *, excluded: Sequence[Picks] = (), max_stages: int | None = None, stop: Callable[[], bool] = lambda: False,
-          seed: int = 0) -> Answer:
-    """The plan of least S + Z + Q below `cutoff` seconds that is none of `excluded`."""
+          seed: int = 0, each: int | None = None) -> Answer:
+    """The plan of least S + Z + Q below `cutoff` seconds that is none of `excluded`, with `each` layers in every stage where that is given."""
     positions = min(stage_count_bound(t), max_stages or t.layers)
     if positions < 1:
         return Answer(bound=cutoff, picks=None, proved=True)
@@ -46,6 +46,9 @@ def solve(t: Tables, cutoff: float, *, excluded: Sequence[Picks] = (), max_stage
         add(model, v)
     total = sum(v.time) + v.steady + v.sync
     model.add(total <= SCALE)
+    for k, kinds in enumerate(v.layers if each is not None else ()):
+        for u, counts in enumerate(kinds):
+            model.add(sum(counts) == each * v.chosen[k][u])
     for picks in excluded:
         _exclude(model, v, picks)
     model.minimize(total)
