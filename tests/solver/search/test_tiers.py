@@ -12,7 +12,7 @@ from solver.search.result import SearchResult
 from solver.verify import judge
 from tests.solver.small_problems import small_problem, uniform_strategies
 
-SEEDS = range(6)
+SEEDS = range(4)
 CP_SAT = 1 + 2e-6
 
 
