@@ -5,22 +5,22 @@ An answer with violations is a bug of ours: it is never stored and never exporte
 from collections import Counter
 from collections.abc import Iterator
 
-from solver.cost.price import price
+from solver.cost.unlike import price_any
 from solver.domain.estimate import Estimate, Reason
 from solver.domain.options import Constraints
 from solver.domain.plan import Plan, Stage
 from solver.domain.problem import Problem
-from solver.domain.reading import layout_of
+from solver.domain.reading import read
 
 
 def judge(problem: Problem, plan: Plan, predicted: Estimate, constraints: Constraints = Constraints()) -> tuple[Reason, ...]:
     """Violations of a plan and of what is claimed for it: coverage, GPUs, batch, rules, memory, constraints, and the price to the last digit."""
     found = [*_coverage(problem, plan), *_gpus(problem, plan), *_batch(problem, plan), *_constraints(plan, predicted, constraints)]
-    layout, reasons = layout_of(problem, plan)
+    layout, reasons = read(problem, plan)
     found += reasons
     if layout is None:
         return tuple(found)
-    priced = price(problem, layout)
+    priced = price_any(problem, layout)
     found += priced.reasons
     if priced != predicted:
         found.append(Reason(code="judge.price",
@@ -113,8 +113,9 @@ def _constraints(plan: Plan, predicted: Estimate, constraints: Constraints) -> I
             wanted = getattr(constraints, name)
             if wanted is not None and not values <= set(wanted):
                 yield Reason(code=f"constraints.{name}", message=f"the plan has {name} {sorted(values)}", fix=f"values of {sorted(wanted)}")
-    if constraints.max_pp is not None and len(plan.pipelines[0].stages) > constraints.max_pp:
-        yield Reason(code="constraints.max_pp", message=f"{len(plan.pipelines[0].stages)} stages", fix=f"at most {constraints.max_pp}")
+    deepest = max(len(p.stages) for p in plan.pipelines)
+    if constraints.max_pp is not None and deepest > constraints.max_pp:
+        yield Reason(code="constraints.max_pp", message=f"{deepest} stages", fix=f"at most {constraints.max_pp}")
     yield from _unevenness(plan, constraints)
     yield from _launcher(plan, constraints)
     if constraints.memory_margin is not None and predicted.risk != "safe":

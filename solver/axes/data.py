@@ -16,9 +16,12 @@ def legal_degrees(problem: Problem) -> tuple[int, ...]:
 
 
 def violations(problem: Problem, layout: Layout) -> tuple[Reason, ...]:
-    """The global batch is the sum of all micro-batches; widths divide the micro-batch; ZeRO alike in all stages, beyond 1 only in alike stages."""
+    """The global batch is the sum of all micro-batches; widths divide the micro-batch; ZeRO alike in all stages, beyond 1 only in alike stages.
+
+    A pipeline among unlike ones takes a share of the batch: the plan's rules look at their sum.
+    """
     found: list[Reason] = []
-    if isinstance(problem.workload, TrainingWorkload):
+    if isinstance(problem.workload, TrainingWorkload) and layout.stages[0].holders is None:
         batch, done = problem.workload.global_batch_size, layout.replicas * layout.micro_batches * layout.micro_batch_size
         if batch != done:
             found.append(Reason(code="data.batch_indivisible", fix=f"a product of {batch}",

@@ -15,8 +15,9 @@ def after_drain(problem: Problem, layout: Layout) -> tuple[float, float]:
     return worst, min(worst, optimizer)
 
 
-def time_parts(problem: Problem, layout: Layout, pipeline_s: float) -> TimeParts:
-    """The step by cause; `pipeline_s` is the time from first forward to last backward. Parts sum to the step time."""
+def time_parts(problem: Problem, layout: Layout, pipeline_s: float, drained: tuple[float, float] | None = None) -> TimeParts:
+    """The step by cause; `pipeline_s` is the time from first forward to last backward, `drained` what follows, as `after_drain` has it, where other
+    pipelines have a say in that. Parts sum to the step time."""
     m, transfer = layout.micro_batches, edges(problem, layout)
     best: tuple[float, ...] = ()
     longest = -1.0
@@ -26,7 +27,7 @@ def time_parts(problem: Problem, layout: Layout, pipeline_s: float) -> TimeParts
         seconds = sum(parts)
         if seconds > longest:
             best, longest = parts, seconds
-    sync, optimizer = after_drain(problem, layout)
+    sync, optimizer = after_drain(problem, layout) if drained is None else drained
     busy = {name: m * value for name, value in zip((*PARTS, "pipeline_comm_s"), best, strict=True)}
     bubble = pipeline_s - sum(busy.values())
     if bubble < 0.0:                                       # rounding alone: the longest stage is busy m times its micro-batch

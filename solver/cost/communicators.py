@@ -8,8 +8,9 @@ from typing import cast
 
 from solver.cost.alike import distinct_pairs, many
 from solver.cost.collectives import Level, Path, Paths
-from solver.cost.fabric import between, nearest, path_in_group, paths
+from solver.cost.fabric import between, joined, nearest, path_in_group, paths
 from solver.cost.setting import Setting, remembered
+from solver.domain.layout import Holders
 
 
 @remembered
@@ -26,6 +27,23 @@ def group_path(shared: Setting, group: str, ranks: int, stride: int, floor: bool
 def data_paths(shared: Setting, groups: tuple[str, ...], ranks: int, stride: int) -> tuple[Path, ...]:
     """One path per node group of a communicator that may span several."""
     return _attached(shared, groups, ranks, stride, paths(shared.constants, shared.problem.cluster, groups, ranks, stride))
+
+
+@remembered
+def apart_path(shared: Setting, group: str, holders: Holders, inside: int, stride: int) -> Path:
+    """Levels of a communicator over unlike pipelines: `inside` ranks `stride` GPUs apart in this one, and one such block in every pipeline.
+
+    These are joined by the slowest link between this node group and any other that a pipeline lies in.
+    """
+    constants, cluster = shared.constants, shared.problem.cluster
+    path = path_in_group(constants, cluster.group(group), inside, stride)
+    if holders.same_node:
+        outer = nearest(constants, cluster.group(group), True)
+    else:
+        crossing = -(-holders.pipelines // len(holders.groups)) * inside * stride
+        links = [between(constants, cluster, group, other, crossing) for other in holders.groups]
+        outer = replace(min(links, key=lambda level: level.bandwidth_bytes_s), latency_s=max(level.latency_s for level in links))
+    return joined(path, replace(outer, ranks=holders.pipelines))
 
 
 @remembered

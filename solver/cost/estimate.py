@@ -1,15 +1,15 @@
 """From a strategy or a plan to its estimate."""
 from solver.cost.confidence import confidence_of
 from solver.cost.parameters import parameter_counts
-from solver.cost.price import price
 from solver.cost.setting import setting
+from solver.cost.unlike import price_any
 from solver.domain.degrees import Strategy
 from solver.domain.estimate import Estimate, Reason
 from solver.domain.layout import Layout
 from solver.domain.placement import expand
 from solver.domain.plan import Plan
 from solver.domain.problem import Problem
-from solver.domain.reading import layout_of
+from solver.domain.reading import layout_of, read
 from solver.domain.uniform import uniform_layout
 
 
@@ -19,13 +19,13 @@ def estimate(problem: Problem, what: Strategy | Plan) -> Estimate:
     Raises NotCovered for models and workloads that this version does not price.
     """
     shared = setting(problem)
-    layout, reasons = layout_for(problem, what)
+    layout, reasons = read(problem, what) if isinstance(what, Plan) else layout_for(problem, what)
     if layout is None:
         return Estimate(model=parameter_counts(problem.model), feasible=False, fits_memory=None, risk=None, step_time_s=None, tokens_per_s=None,
                         tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=None, time=None,
                         confidence=confidence_of(shared, None),
                         reasons=distinct(reasons))
-    priced = price(problem, layout)
+    priced = price_any(problem, layout)
     if not reasons:
         return priced
     return Estimate(**{**{name: getattr(priced, name) for name in Estimate.__dataclass_fields__},

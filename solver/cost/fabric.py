@@ -39,8 +39,13 @@ def paths(constants: Efficiency, cluster: Cluster, groups: tuple[str, ...], size
         others = [between(constants, cluster, name, other, crossing=share * stride) for other in groups if other != name]
         outer = replace(min(others, key=lambda level: level.bandwidth_bytes_s), ranks=across, latency_s=max(level.latency_s for level in others))
         inside = path_in_group(constants, cluster.group(name), share, stride)
-        found.append((*inside[:-1], _merged(inside[-1], outer)) if inside and inside[-1].network else (*inside, outer))
+        found.append(joined(inside, outer))
     return tuple(found)
+
+
+def joined(inside: Path, outer: Level) -> Path:
+    """A path with one more level around it; two levels over the same network are one."""
+    return (*inside[:-1], _merged(inside[-1], outer)) if inside and inside[-1].network == outer.network else (*inside, outer)
 
 
 def _merged(one: Level, other: Level) -> Level:

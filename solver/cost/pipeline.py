@@ -18,8 +18,8 @@ RANGES_KEPT = 16_384
 
 def unit_spec(layout: Layout, stage: StageLayout) -> UnitSpec:
     """A stage of a layout as a unit."""
-    return UnitSpec(groups=stage.groups, tp=stage.tp, cp=stage.cp, ulysses=layout.ulysses, dp=stage.dp, replicas=layout.replicas, ep=stage.ep,
-                    etp=stage.etp,
+    return UnitSpec(groups=stage.groups, tp=stage.tp, cp=stage.cp, ulysses=layout.ulysses, dp=stage.dp, ep=stage.ep, etp=stage.etp,
+                    replicas=layout.replicas if stage.holders is None else stage.holders.pipelines, holders=stage.holders,
                     micro_batch_size=layout.micro_batch_size, micro_batches=layout.micro_batches, recompute=stage.recompute,
                     zero_stage=stage.zero_stage,
                     sequence_parallel=layout.sequence_parallel, vocabulary_parallel_loss=layout.vocabulary_parallel_loss, framework=layout.framework,
@@ -37,7 +37,7 @@ def _specs(key: Same[Layout]) -> tuple[UnitSpec, ...]:
     made: dict[tuple[object, ...], UnitSpec] = {}
     found = []
     for s in layout.stages:
-        like = (s.groups, s.tp, s.cp, s.dp, s.ep, s.etp, s.recompute, s.zero_stage)
+        like = (s.groups, s.tp, s.cp, s.dp, s.ep, s.etp, s.recompute, s.zero_stage, s.holders)
         spec = made.get(like)
         if spec is None:
             spec = made[like] = unit_spec(layout, s)

@@ -8,10 +8,10 @@ from solver.cost.confidence import confidence_of
 from solver.cost.flops import gpus_by_group, model_flops, peak_flops_s
 from solver.cost.parameters import parameter_counts
 from solver.cost.stages import chunk_times
-from solver.cost.setting import setting
+from solver.cost.setting import Setting, setting
 from solver.cost.stage_memory import memory_of, memory_reasons, risk_of
 from solver.cost.uncovered import missing
-from solver.domain.estimate import Estimate, Reason
+from solver.domain.estimate import Confidence, Estimate, Memory, ModelFacts, Reason, Risk, TimeParts
 from solver.domain.layout import Layout
 from solver.domain.problem import Problem
 from solver.simulate.orders import ORDERS
@@ -61,24 +61,29 @@ def price(problem: Problem, layout: Layout) -> Estimate:
     risk = risk_of(problem, memory)
     reasons += memory_reasons(problem, layout, memory)
     pipeline = pipeline_s(problem, layout)
+    sequences = layout.replicas * layout.micro_batches * layout.micro_batch_size
+    return finished(shared, facts, layout, memory=memory, risk=risk, reasons=reasons, confidence=confidence_of(shared, layout), sequences=sequences,
+                    step=None if pipeline is None else pipeline + after_drain(problem, layout)[0],
+                    parts=None if pipeline is None else time_parts(problem, layout, pipeline))
+
+
+def finished(shared: Setting, facts: ModelFacts, layout: Layout, *, memory: Memory, risk: Risk, reasons: tuple[Reason, ...], confidence: Confidence,
+             sequences: int, step: float | None, parts: TimeParts | None) -> Estimate:
+    """What follows from a step time in seconds: rates, utilisation, price, energy. `layout` says which GPUs are in use."""
     by_group = gpus_by_group(layout)
     gpus = sum(layout.replicas * s.tp * s.cp * s.dp for s in layout.stages)
     groups = {name: shared.machines[name].group for name in by_group}
     price_per_hour = _together(by_group, {name: g.price_per_gpu_hour for name, g in groups.items()})
     power_w = _together(by_group, {name: g.device.power_w for name, g in groups.items()})
-    if pipeline is None:
+    if step is None:
         return Estimate(model=facts, feasible=False, fits_memory=risk != "over", risk=risk, step_time_s=None, tokens_per_s=None,
-                        tokens_per_s_per_gpu=None,
-                        model_tflops_per_gpu=None, mfu=None, memory=memory, time=None, confidence=confidence_of(shared, layout), reasons=reasons,
-                        gpus=gpus,
-                        price_per_hour=price_per_hour, power_w=power_w)
-    step = pipeline + after_drain(problem, layout)[0]
-    sequences = layout.replicas * layout.micro_batches * layout.micro_batch_size
+                        tokens_per_s_per_gpu=None, model_tflops_per_gpu=None, mfu=None, memory=memory, time=None, confidence=confidence,
+                        reasons=reasons, gpus=gpus, price_per_hour=price_per_hour, power_w=power_w)
     tokens = sequences * shared.workload.seq_len / step
     flops_s = model_flops(shared, facts, sequences) / step
     return Estimate(model=facts, feasible=not reasons, fits_memory=risk != "over", risk=risk, step_time_s=step, tokens_per_s=tokens,
                     tokens_per_s_per_gpu=tokens / gpus, model_tflops_per_gpu=flops_s / gpus / 1e12, mfu=flops_s / peak_flops_s(shared, by_group),
-                    memory=memory, time=time_parts(problem, layout, pipeline), confidence=confidence_of(shared, layout), reasons=reasons, gpus=gpus,
+                    memory=memory, time=parts, confidence=confidence, reasons=reasons, gpus=gpus,
                     price_per_hour=price_per_hour, price_per_step=None if price_per_hour is None else price_per_hour * hours_from_s(step),
                     power_w=power_w, energy_per_step_j=None if power_w is None else power_w * step)
 

@@ -1,4 +1,6 @@
 """Memory of every stage of a layout, and what it says about the layout's risk."""
+from collections.abc import Sequence
+
 from solver.cost.memory_fixes import fix_for, states_gib
 from solver.cost.stages import StageCosts, stages
 from solver.domain.estimate import Memory, Reason, Risk, StageMemory
@@ -27,8 +29,13 @@ def memory_of(problem: Problem, layout: Layout) -> Memory:
     """All stages; peak and capacity are those of the stage that comes closest to its capacity."""
     found = tuple(stage_memory(stage, in_flight(layout.schedule, i, layout.pp, layout.micro_batches, layout.virtual_stages))
                   for i, stage in enumerate(stages(problem, layout)))
-    worst = max(found, key=_fill)
+    worst = fullest(found)
     return Memory(peak_gib=worst.total_gib, capacity_gib=worst.capacity_gib, stages=found)
+
+
+def fullest(stages: Sequence[StageMemory]) -> StageMemory:
+    """The stage that comes closest to its capacity."""
+    return max(stages, key=_fill)
 
 
 def _fill(stage: StageMemory) -> float:

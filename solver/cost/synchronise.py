@@ -6,11 +6,12 @@ import numpy as np
 from solver.catalog.efficiency import Stack
 from solver.cost.alike import chosen, distinct_pairs, larger, many, smaller, where
 from solver.cost.collectives import all_reduce_s, all_reduce_slope
-from solver.cost.communicators import data_paths
+from solver.cost.communicators import apart_path, data_paths
 from solver.cost.fabric import outermost
 from solver.cost.machine import Machine
 from solver.cost.setting import Setting, overlapping, remembered
 from solver.cost.unit import UnitSpec
+from solver.domain.layout import Holders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +49,29 @@ def expert_data_ranks(spec: UnitSpec) -> int:
 
 def data_traffic(setting: Setting, spec: UnitSpec) -> DataTraffic:
     """The communicators of a unit, each at its slowest node group."""
+    if spec.holders is not None:
+        return _between_unlike(setting, spec, spec.holders)
     dense = _slowest(setting, spec.groups, data_ranks(spec), spec.tp)
     ranks, experts = expert_data_ranks(spec), dense
     if setting.model.moe is not None:
         constant, slope = _slowest(setting, spec.groups, ranks, spec.ep * spec.etp)
         experts = constant, slope                          # communicators of their own, however equal
     return DataTraffic(ranks=data_ranks(spec), expert_ranks=ranks, dense=dense, experts=experts)
+
+
+def _between_unlike(setting: Setting, spec: UnitSpec, holders: Holders) -> DataTraffic:
+    """The communicators of a stage whose layers other pipelines hold elsewhere, at other tensor degrees.
+
+    Ranks of the same slices average them: those of one pipeline side by side, pipelines apart. A rank of a smaller tensor degree takes part in
+    several such groups at once, and moves what it holds through the same link.
+    """
+    copies, stride = max(1, spec.dp * spec.cp * spec.tp // (spec.ep * spec.etp)), spec.ep * spec.etp
+    dense = all_reduce_slope(apart_path(setting, spec.groups[0], holders, spec.dp * spec.cp, spec.tp))
+    experts = dense
+    if setting.model.moe is not None:
+        constant, slope = all_reduce_slope(apart_path(setting, spec.groups[0], holders, copies, stride))
+        experts = constant, slope                          # communicators of their own, however equal
+    return DataTraffic(ranks=data_ranks(spec), expert_ranks=copies * holders.pipelines, dense=dense, experts=experts)
 
 
 @remembered

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from solver.domain.degrees import Framework, Recompute
 from solver.domain.estimate import TimeParts
+from solver.domain.layout import Holders
 from solver.domain.model import LayerClass
 
 
@@ -28,7 +29,7 @@ class UnitSpec:
     cp: int
     ulysses: int
     dp: int                                                # groups that split each micro-batch inside a replica
-    replicas: int                                          # equal pipelines; gradients are averaged over replicas * dp * cp ranks
+    replicas: int                                          # pipelines; gradients are averaged over replicas * dp * cp ranks
     ep: int
     etp: int
     micro_batch_size: int                                  # sequences, before the split by dp
@@ -40,6 +41,7 @@ class UnitSpec:
     framework: Framework | None
     shard_group: int | None = None
     hiding_rounds: float = 1.0                             # micro-batches whose computation gradient and weight traffic may hide behind
+    holders: Holders | None = None                         # where the other pipelines hold these layers, if pipelines are unlike
 
     @property
     def gpus_per_replica(self) -> int:

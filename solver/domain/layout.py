@@ -1,11 +1,23 @@
 """A plan in counts: what pricing needs of it, without naming GPUs. Identical replicas are one number here."""
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from solver.domain.degrees import Framework, Recompute, ScheduleName
 from solver.domain.identity import Same
 
 LAYOUTS_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """Who holds the layers of a stage where pipelines are unlike: one stage of each of `pipelines` pipelines, which lie apart, anywhere in `groups`.
+
+    `same_node`: all of them lie in one node (or NVLink domain).
+    """
+
+    pipelines: int
+    groups: tuple[str, ...]
+    same_node: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +37,7 @@ class StageLayout:
     recompute: Recompute
     zero_stage: int
     groups: tuple[str, ...]
+    holders: Holders | None = None                         # None: the replicas of the stage are alike and lie side by side
 
     @property
     def num_layers(self) -> int:
@@ -61,6 +74,25 @@ class Layout:
     @property
     def pp(self) -> int:
         return len(self.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlikeLayout:
+    """Pipelines that are not alike, in the order of the plan: each a layout of one replica with its own share of the micro-batches, one object where
+    they are equal. Every stage says who else holds its layers."""
+
+    pipelines: tuple[Layout, ...]
+
+    @property
+    def joined(self) -> Layout:
+        """All stages of all pipelines as if they were one pipeline: for what is counted stage by stage, not for times."""
+        stages = tuple(s for p in self.pipelines for s in p.stages)
+        return replace(self.pipelines[0], stages=stages, edges=tuple(e for p in self.pipelines for e in p.edges))
+
+    @property
+    def distinct(self) -> tuple[Layout, ...]:
+        """Each different pipeline once, in order of first appearance."""
+        return tuple({id(p): p for p in self.pipelines}.values())
 
 
 def unlike_stages(layout: Layout) -> tuple[tuple[int, StageLayout], ...]:

@@ -1,17 +1,23 @@
 """A posted plan read back as counts, with every fault of its shape and placement named."""
 from collections.abc import Sequence
+from dataclasses import replace
 
 from solver.domain.cluster import NodeGroup
 from solver.domain.estimate import Reason
-from solver.domain.layout import Edge, Layout
+from solver.domain.layout import Edge, Holders, Layout, StageLayout, UnlikeLayout
 from solver.domain.packing import Gpu
 from solver.domain.placement import stage_layout
-from solver.domain.plan import Plan, Stage
+from solver.domain.plan import Pipeline, Plan, Stage
 from solver.domain.problem import Problem
 
 
+def read(problem: Problem, plan: Plan) -> tuple[Layout | UnlikeLayout | None, tuple[Reason, ...]]:
+    """The plan in counts, whether its pipelines are alike or not; None with the reasons where it names GPUs that are not there."""
+    return layout_of(problem, plan) if alike(plan) else unlike_layout_of(problem, plan)
+
+
 def layout_of(problem: Problem, plan: Plan) -> tuple[Layout | None, tuple[Reason, ...]]:
-    """The plan in counts, or None with the reasons where it names GPUs that are not there or replicas that differ."""
+    """A plan of equal pipelines in counts, or None with the reasons where it names GPUs that are not there or replicas that differ."""
     reasons = list(_unlike_replicas(plan))
     groups = {g.name: g for g in problem.cluster.node_groups}
     ranks, faults = _ranks(plan, groups)
@@ -33,12 +39,55 @@ def layout_of(problem: Problem, plan: Plan) -> tuple[Layout | None, tuple[Reason
         reasons.append(Reason(code="placement.straddle_unlike", message="a stage straddles node groups while stages differ in tp or dp",
                               fix="stages within one node group each, or the same tp and dp in every stage: "
                                   "launchers of unlike stages bind each to one device type"))
-    layout = Layout(stages=tuple(stages), edges=edges, replicas=len(plan.pipelines), micro_batches=first.micro_batches,
-                    micro_batch_size=plan.micro_batch_size, schedule=plan.schedule, virtual_stages=len(first.stages[0].layers),
-                    sequence_parallel=plan.sequence_parallel, ulysses=plan.ulysses or 1, vocabulary_parallel_loss=plan.vocabulary_parallel_loss,
-                    pipeline_vocabulary=plan.pipeline_vocabulary, framework=plan.framework, slices=plan.slices, offload=plan.offload,
-                    shard_group=plan.shard_group)
-    return layout, tuple(reasons)
+    return _layout(plan, first, tuple(stages), edges, len(plan.pipelines)), tuple(reasons)
+
+
+def _layout(plan: Plan, pipeline: Pipeline, stages: tuple[StageLayout, ...], edges: tuple[Edge, ...], replicas: int) -> Layout:
+    return Layout(stages=stages, edges=edges, replicas=replicas, micro_batches=pipeline.micro_batches,
+                  micro_batch_size=plan.micro_batch_size, schedule=plan.schedule, virtual_stages=len(pipeline.stages[0].layers),
+                  sequence_parallel=plan.sequence_parallel, ulysses=plan.ulysses or 1, vocabulary_parallel_loss=plan.vocabulary_parallel_loss,
+                  pipeline_vocabulary=plan.pipeline_vocabulary, framework=plan.framework, slices=plan.slices, offload=plan.offload,
+                  shard_group=plan.shard_group)
+
+
+def unlike_layout_of(problem: Problem, plan: Plan) -> tuple[UnlikeLayout | None, tuple[Reason, ...]]:
+    """A plan of pipelines that differ, in counts: each is placed and counted by itself."""
+    groups = {g.name: g for g in problem.cluster.node_groups}
+    ranks, faults = _ranks(plan, groups)
+    if ranks is None:
+        return None, tuple(faults)
+    reasons = _ragged(plan)
+    if reasons:
+        return None, tuple(reasons)
+    everywhere = [gpu for pipeline in ranks for stage in pipeline for gpu in stage]
+    holders = Holders(pipelines=len(plan.pipelines), groups=tuple(sorted({g[0] for g in everywhere})),
+                      same_node=len({_block(gpu, groups) for gpu in everywhere}) == 1)
+    found: dict[Layout, Layout] = {}
+    pipelines = []
+    for pipeline, row in zip(plan.pipelines, ranks, strict=True):
+        stages = []
+        for i, (stage, gpus) in enumerate(zip(pipeline.stages, row, strict=True)):
+            reasons += _placement(i, stage, gpus, groups)
+            stages.append(replace(stage_layout(stage, tuple(sorted({g[0] for g in gpus}))), holders=holders))
+        edges = tuple(Edge(same_node=_shared_block([row], i, (i + 1) % len(stages), groups)) for i in range(len(stages)))
+        layout = _layout(plan, pipeline, tuple(stages), edges, 1)
+        pipelines.append(found.setdefault(layout, layout))
+    return UnlikeLayout(pipelines=tuple(pipelines)), tuple(reasons)
+
+
+def _ragged(plan: Plan) -> list[Reason]:
+    wrong = [len(s.layers) for p in plan.pipelines for s in p.stages if len(s.layers) != plan.virtual_stages]
+    if not wrong:
+        return []
+    return [Reason(code="pipeline.virtual_stages", message=f"virtual_stages is {plan.virtual_stages}, a stage lists {wrong[0]} ranges",
+                   fix=f"{plan.virtual_stages} ranges in every stage of every pipeline")]
+
+
+def alike(plan: Plan) -> bool:
+    """Whether all pipelines have the same stages and as many micro-batches."""
+    first = plan.pipelines[0]
+    shapes = [_shape(s) for s in first.stages]
+    return all(p.micro_batches == first.micro_batches and [_shape(s) for s in p.stages] == shapes for p in plan.pipelines[1:])
 
 
 def _shape(stage: Stage) -> tuple[object, ...]:
@@ -51,7 +100,7 @@ def _unlike_replicas(plan: Plan) -> list[Reason]:
         if pipeline.micro_batches != first.micro_batches or [_shape(s) for s in pipeline.stages] != [_shape(s) for s in first.stages]:
             return [Reason(code="pipelines.unequal",
                            message=f"pipeline {i} differs from pipeline 0 in its stages or its {pipeline.micro_batches} micro-batches",
-                           fix="pipelines that are alike: unequal replicas are not planned by this version")]
+                           fix="pipelines that are alike")]
     if len({len(s.layers) for s in first.stages}) > 1:
         return [Reason(code="pipeline.virtual_stages", message="stages have different numbers of layer ranges",
                        fix="one range per virtual stage, the same number in every stage")]
