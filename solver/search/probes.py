@@ -17,7 +17,7 @@ from solver.cost.setting import setting
 from solver.cost.uncovered import bounded
 from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
-from solver.search.bounds import SLACK, least_time, least_times
+from solver.search.bounds import SLACK, UNBOUNDED_S, least_time, least_times
 from solver.search.space import Context, Space
 from solver.search.tables import TableFactory
 
@@ -183,7 +183,7 @@ def _holds(p: Probe, of: AlikeFamilies, at: Ints, room_for: tuple[Ints, Ints], m
     rate = np.where(np.isfinite(tau), 1.0 / np.where(np.isfinite(tau), m[:, None, None] * tau, 1.0), 0.0)
 
     def holds(rows: Ints, times_s: Floats) -> Booleans:
-        in_time = np.floor(times_s[:, None, None] * rate[rows] + SLACK)[:, :, None, :]
+        in_time = np.floor(np.minimum(times_s, UNBOUNDED_S)[:, None, None] * rate[rows] + SLACK)[:, :, None, :]
         cap = np.minimum(in_memory[rows], in_time).max(axis=3)                                                       # [rows, G, k]
         inside, across = np.where(present[rows], cap, 0.0), np.where(straddling[rows], cap.max(axis=1), 0.0)
         caps = np.concatenate([inside.reshape(len(rows), inside.shape[1] * most), across], axis=1)

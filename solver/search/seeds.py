@@ -10,9 +10,9 @@ import numpy as np
 from solver.search.even import even_counts
 from solver.search.incumbent import Incumbents, layout_of_picks
 from solver.search.labels import StagePick
-from solver.search.probes import Probe, probe
+from solver.search.probes import Probe, probe_of
 from solver.search.space import Choice, Context, Space
-from solver.search.tables import Floats, TableFactory
+from solver.search.tables import Floats, Ints, TableFactory
 
 ENOUGH = 16                                                # legal layouts priced
 TRIED = 160                                                # layouts priced at most
@@ -30,10 +30,8 @@ def sow(space: Space, factory: TableFactory, incumbents: Incumbents, stop: Calla
         for b in space.micro_batch_sizes()[:SIZES]:
             if stop():
                 break
-            p = probe(space, factory, context, b, space.recompute_modes())
-            for replicas in () if stop() else space.replica_counts(context.cp, b):
-                for zero in space.zero_stages():
-                    ranked += _rank(space, p, space.base(context, b, replicas, zero))
+            choices = [space.base(context, b, replicas, zero) for replicas in space.replica_counts(context.cp, b) for zero in space.zero_stages()]
+            ranked += _rank(space, probe_of(space, factory, context, b), choices)
     legal = 0
     for _, choice, mode, stages in sorted(ranked, key=lambda r: r[0])[:TRIED]:
         legal += _offer(space, factory, incumbents, choice, mode, stages)
@@ -49,24 +47,30 @@ def _contexts(space: Space) -> list[Context]:
     return [c for c in plain if c.cp in few and c.ep in spread]
 
 
-def _rank(space: Space, p: Probe, choice: Choice) -> list[Ranked]:
-    """Balanced layouts that seem to fit, on all groups together and on each alone."""
-    found: list[Ranked] = []
-    groups = range(len(space.groups))
-    for i, tp in enumerate(p.degrees):
-        alikes = space.alikes(choice, tp)[:1]
-        room = p.fit[:, i] // (choice.context.cp * choice.replicas)
-        for members in ([*groups], *([g] for g in groups if len(groups) > 1)):
-            counts = tuple(int(min(room[g], space.model.num_layers)) if g in members else 0 for g in groups)
-            for stages in sorted({_evened(space, tuple(-(-n // part) for n in counts)) for part in (1, 2, 4, 8)}):
-                total = sum(stages)
-                if not alikes or not 0 < total <= min(space.model.num_layers, choice.micro_batches, space.constraints.max_pp or total):
-                    continue
-                for mode in range(p.tau.shape[2]):
-                    seconds = _estimate(space, p, choice, i, mode, np.array(stages))
-                    if seconds is not None:
-                        found.append((seconds, replace(choice, alike=alikes[0]), mode, stages))
-    return found
+def _rank(space: Space, p: Probe, choices: list[Choice]) -> list[Ranked]:
+    """The best balanced layouts that seem to fit, on all groups together and on each alone."""
+    rows = [(replace(choice, alike=alike), i, stages) for choice in choices for i, tp in enumerate(p.degrees)
+            for alike in space.alikes(choice, tp)[:1] for stages in _stage_counts(space, p, choice, i)]
+    if not rows:
+        return []
+    seconds = _estimates(p, space.model.num_layers, np.array([i for _, i, _ in rows]), np.array([stages for _, _, stages in rows]),
+                         np.array([[choice.micro_batches, choice.zero_stage] for choice, _, _ in rows]))
+    best = np.argsort(seconds, axis=None, kind="stable")[:TRIED]
+    at = [divmod(int(n), seconds.shape[1]) for n in best if np.isfinite(seconds.flat[n])]
+    return [(float(seconds[row, mode]), rows[row][0], mode, rows[row][2]) for row, mode in at]
+
+
+def _stage_counts(space: Space, p: Probe, choice: Choice, degree: int) -> list[tuple[int, ...]]:
+    """Stages by node group: all that there is room for, and a half, quarter and eighth of them."""
+    groups, layers = range(len(space.groups)), space.model.num_layers
+    room = [min(int(n), layers) for n in p.fit[:, degree] // (choice.context.cp * choice.replicas)]
+    most, found = min(layers, choice.micro_batches, space.constraints.max_pp or layers), dict[tuple[int, ...], None]()
+    for members in ([*groups], *([g] for g in groups if len(groups) > 1)):
+        for part in (8, 4, 2, 1):
+            stages = _evened(space, tuple(-(-room[g] // part) if g in members else 0 for g in groups))
+            if 0 < sum(stages) <= most:
+                found[stages] = None
+    return list(found)
 
 
 def _evened(space: Space, stages: tuple[int, ...]) -> tuple[int, ...]:
@@ -77,21 +81,23 @@ def _evened(space: Space, stages: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(left)
 
 
-def _estimate(space: Space, p: Probe, choice: Choice, degree: int, mode: int, stages: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> float | None:
-    """Seconds at perfect balance, or None where the layers of the first stage of some group do not fit."""
-    used = stages > 0
-    tau = p.tau[:, degree, mode]
-    if not np.isfinite(tau[used]).all():
-        return None
-    rate = np.where(used, 1.0 / tau, 0.0)
-    layers = space.model.num_layers * rate / float(rate @ stages)
-    states = (p.weights[:, degree, mode] if choice.zero_stage < 3 else 0.0) + (p.gradients[:, degree, mode] if choice.zero_stage < 2 else 0.0)
-    order = np.argsort(-tau)
-    behind = np.cumsum(stages[order][::-1])[::-1][np.argsort(order)]                            # stages from each group's first to the last
-    need = layers * (states + p.activation[:, degree, mode] * np.minimum(behind, choice.micro_batches))
-    if (need[used] > p.room[:, degree, mode][used]).any():
-        return None
-    return float((choice.micro_batches + stages.sum() - 1) * space.model.num_layers / float(rate @ stages))
+def _estimates(p: Probe, layers: int, degree: Ints, stages: Ints, of: Ints) -> Floats:
+    """[N, R] seconds at perfect balance by recompute mode, infinite where the layers of the first stage of some group do not fit.
+
+    `degree` [N], `stages` [N, G], `of` [N, 2]: micro-batches and ZeRO stage.
+    """
+    tau, activation, room, weights, gradients = (a[:, degree].transpose(1, 0, 2) for a in (p.tau, p.activation, p.room, p.weights, p.gradients))
+    used, m, zero = (stages > 0)[:, :, None], of[:, 0, None, None], of[:, 1, None, None]                              # [N, G, 1], [N, 1, 1]
+    there = np.isfinite(tau)
+    rate = np.where(used & there, 1.0 / np.where(there, tau, 1.0), 0.0)                                              # [N, G, R]
+    whole = np.maximum((rate * stages[:, :, None]).sum(axis=1), 1e-300)                                              # [N, R]
+    held = np.where(zero < 3, weights, 0.0) + np.where(zero < 2, gradients, 0.0)
+    order = np.argsort(-tau, axis=1, kind="stable")                                                                  # slower groups come first
+    counts = np.take_along_axis(np.broadcast_to(stages[:, :, None], tau.shape), order, axis=1)
+    behind = np.take_along_axis(np.cumsum(counts[:, ::-1], axis=1)[:, ::-1], np.argsort(order, axis=1, kind="stable"), axis=1)
+    need = layers * rate / whole[:, None] * (held + activation * np.minimum(behind, m))
+    fits = (~used | (there & (need <= room))).all(axis=1)
+    return np.where(fits, (m[:, :, 0] + stages.sum(axis=1)[:, None] - 1) * layers / whole, np.inf)
 
 
 def _offer(space: Space, factory: TableFactory, incumbents: Incumbents, choice: Choice, mode: int, stages: tuple[int, ...]) -> bool:
