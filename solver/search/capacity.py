@@ -148,10 +148,14 @@ def _stages(t: Tables, most: int) -> _Stages:
     phi = (np.diff(t.forward, axis=1) / np.maximum(layers, 1e-300)).max(axis=1)
     sync = np.diff(t.sync, axis=2).min(axis=2).min(axis=1)
     static, activation = np.diff(t.static, axis=1).min(axis=1), np.diff(t.activation, axis=1).min(axis=1)
-    room = (t.capacity - t.buffers)[:, None] - last * np.maximum(0.0, t.head_static + t.head_activation)[:, None]
+    held = t.head_static + t.head_activation
+    held = np.minimum(held, held + t.embedding_static + t.embedding_activation - t.shared_static - t.shared_activation)
+    room = (t.capacity - t.buffers)[:, None] - last * held[:, None]
+    head = np.minimum(t.head_time, t.head_time + t.embedding_time - t.shared_time)         # a stage that is first and last does not pay twice
+    head_sync = np.minimum(t.sync_head, t.sync_head + t.sync_embedding - t.shared_sync).min(axis=1)
     ends = float(t.embedding_time.min() + max(0.0, t.head_time.min() - t.shared_time.max()))
     edge = np.where(last, 0.0, np.minimum(t.edge, t.edge_within).min(axis=1)[:, None])
-    constant = (t.sync_constant.min(axis=1)[:, None] + last * ((m - 1) * t.head_time + t.sync_head.min(axis=1))[:, None]
+    constant = (t.sync_constant.min(axis=1)[:, None] + last * ((m - 1) * head + head_sync)[:, None]
                 + (2 * (m - 1) - ahead) * edge)
     return _Stages(
         tau=tau, average=(m - 1) * tau + sync, counted=(position < m) & (t.schedule != "gpipe"), edge=2 * edge, constant=constant,
