@@ -33,6 +33,10 @@ class LayerTable:
     parts: Floats                                          # [N, C, 6] seconds and bytes of one layer of each class: FORWARD to ACTIVATION
     room: Floats                                           # [N, 4] LOGITS (zero) to CAPACITY
 
+    def at(self, rows: slice) -> "LayerTable":
+        """The table of some of its units."""
+        return LayerTable(parts=self.parts[rows], room=self.room[rows])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitTable:

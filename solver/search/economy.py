@@ -17,7 +17,7 @@ from solver.search.explore import Exploration, Watch, explore, table_factory
 from solver.search.floor import memory_floor
 from solver.search.incumbent import Incumbents
 from solver.search.meter import Meter
-from solver.search.probes import least_work, probe
+from solver.search.probes import least_work, probe_of
 from solver.search.result import Baseline
 from solver.search.seeds import sow
 from solver.search.solve import Limits
@@ -74,7 +74,7 @@ class Walk:
                 if self.watch.stop(WORK_SHARE):
                     return 0.0
                 if space.degrees(context):
-                    least = min(least, least_work(probe(space, self.factory, context, b, modes), rates, context.cp, batch // b))
+                    least = min(least, least_work(probe_of(space, self.factory, context, b, fastest=True), rates, context.cp, batch // b))
         return least if np.isfinite(least) and modes[0] == "none" else 0.0
 
     def explore(self, limit: float, ceiling_s: float = float("inf"), *, share: float = 1.0, worth: float | None = None,

@@ -7,23 +7,24 @@ stage leaves them whole, activations, and the fewest micro-batches in flight tha
 time T a stage holds at most cap(k, T) = max over recompute modes of min(layers in memory, floor(T / (m τ))) layers; where the caps of all stages that
 the GPUs allow sum to less than L, no plan is as fast as T. The least T that passes, found by bisection, is the bound.
 """
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.cost.bulk import ACTIVATION, BACKWARD, BUFFERS, CAPACITY, FORWARD, GRADIENTS, WEIGHTS, LayerTable, layers_of
 from solver.cost.setting import setting
 from solver.cost.uncovered import bounded
-from solver.cost.units import layer_costs
 from solver.domain.degrees import Recompute
 from solver.search.bounds import SLACK, UNBOUNDED_S, least_time, least_times
-from solver.search.space import Context, Space
+from solver.search.space import Context, Kind, Space, divisors
 from solver.search.tables import TableFactory
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+FAMILIES_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,36 +67,67 @@ class Probe:
 def probe_of(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, *, fastest: bool = False) -> Probe:
     """The probe of a family, made once for all searches over a problem. `fastest`: the recompute mode that computes least, alone."""
     modes = space.recompute_modes()[:1] if fastest else space.recompute_modes()
-    key = (tuple(space.gpus), space.tensor_degrees, modes, context, micro_batch_size)
-    found = factory.probes.get(key)
+    key = (tuple(space.gpus), space.tensor_degrees, modes)
+    found: Probe | None = factory.probes.get((*key, context, micro_batch_size))
     if found is None:
-        found = factory.probes[key] = probe(space, factory, context, micro_batch_size, modes)
+        families = [(context, micro_batch_size), *(other for other in _beside(space, context, micro_batch_size, fastest)
+                                                   if (*key, *other) not in factory.probes)][:FAMILIES_AT_ONCE]
+        made = probes_of(space, factory, families, modes)
+        factory.probes.update(((*key, *family), each) for family, each in zip(families, made, strict=True))
+        found = made[0]
     return replace(found, fit=fits(space, found.degrees)) if space.budgets else found
+
+
+def _beside(space: Space, context: Context, micro_batch_size: int, fastest: bool) -> list[tuple[Context, int]]:
+    """Families that are priced along with one, at little cost: searches begin with the largest micro-batch of every context, and go on with all sizes
+    of some."""
+    wanted = space.constraints.micro_batch_size
+    sizes = [b for b in divisors(space.workload.global_batch_size) if wanted is None or b in wanted]
+    if fastest and micro_batch_size == max(sizes, default=0):
+        contexts = space.contexts()
+        return [(c, micro_batch_size) for c in contexts[contexts.index(context) + 1:]] if context in contexts else []
+    return [(context, b) for b in sizes if b != micro_batch_size]
 
 
 def probe(space: Space, factory: TableFactory, context: Context, micro_batch_size: int, modes: tuple[Recompute, ...]) -> Probe:
     """One unit per node group, tensor degree and recompute mode of `modes`."""
+    return probes_of(space, factory, [(context, micro_batch_size)], modes)[0]
+
+
+def probes_of(space: Space, factory: TableFactory, families: Sequence[tuple[Context, int]], modes: tuple[Recompute, ...]) -> list[Probe]:
+    """The probe of each context and micro-batch size, priced together."""
+    of, problem = setting(factory.problem), factory.problem
+    kinds = [[k for k in space.probes(context, size, modes) if bounded(of, k.spec)] for context, size in families]
+    specs = [k.spec for some in kinds for k in some]
+    units = layers_of(problem, specs)
+    least = units if problem.profiles is None else layers_of(problem, specs, least=True)
+    ends = np.cumsum([0, *(len(some) for some in kinds)]).tolist()
+    return [_probe(space, factory, context, modes, some, units.at(slice(first, last)), least.at(slice(first, last)))
+            for (context, _), some, first, last in zip(families, kinds, ends[:-1], ends[1:], strict=True)]
+
+
+def _probe(space: Space, factory: TableFactory, context: Context, modes: tuple[Recompute, ...], kinds: list[Kind], units: LayerTable,
+           least: LayerTable) -> Probe:
+    """A probe of priced units, of which `least` bounds the times."""
     degrees = space.degrees(context)
+    group, degree, mode = np.array([(space.group_index[k.spec.groups[0]], degrees.index(k.spec.tp), modes.index(k.spec.recompute)) for k in kinds],
+                                   dtype=np.int64).reshape(-1, 3).T
     shape = (len(space.groups), len(degrees), len(modes))
-    counts = factory.class_counts
-    class_s, forward_s, backward_s = (np.full((len(counts), *shape), np.inf) for _ in range(3))
-    activation, weights, gradients, room = (np.zeros(shape) for _ in range(4))
-    of, measured = setting(factory.problem), factory.problem.profiles is not None
-    for kind in space.probes(context, micro_batch_size, modes):
-        if not bounded(of, kind.spec):
-            continue
-        at = (space.group_index[kind.spec.groups[0]], degrees.index(kind.spec.tp), modes.index(kind.spec.recompute))
-        unit = layer_costs(factory.problem, kind.spec)
-        least = layer_costs(factory.problem, kind.spec, least=True) if measured else unit
-        parts = list(unit.layers.values())
-        class_s[:, *at] = [least.layers[c].forward_s + least.layers[c].backward_s for c in counts]
-        forward_s[:, *at] = [unit.layers[c].forward_s for c in counts]
-        backward_s[:, *at] = [unit.layers[c].backward_s for c in counts]
-        activation[at], weights[at], gradients[at] = (min(getattr(p, n) for p in parts)
-                                                      for n in ("activation_bytes", "weights_bytes", "gradients_bytes"))
-        room[at] = (unit.capacity_bytes * (1 - factory.margin) - unit.buffers_bytes) * (1 + SLACK)
-    return Probe(degrees=degrees, tau=class_s.min(axis=0), class_s=class_s, activation=activation, weights=weights, gradients=gradients, room=room,
-                 fit=fits(space, degrees), forward_s=forward_s, backward_s=backward_s, class_layers=np.array(list(counts.values()), dtype=float))
+
+    def placed(values: Floats, empty: float) -> Floats:
+        """Values of every unit, with the last axis by unit, by group, degree and mode."""
+        found = np.full((*values.shape[:-1], *shape), empty)
+        found[..., group, degree, mode] = values
+        return found
+
+    smallest = units.parts.min(axis=1, initial=np.inf)                                                               # [units, 6] over the classes
+    class_s = placed((least.parts[..., FORWARD] + least.parts[..., BACKWARD]).T, np.inf)
+    room = (units.room[:, CAPACITY] * (1 - factory.margin) - units.room[:, BUFFERS]) * (1 + SLACK)
+    return Probe(degrees=degrees, tau=class_s.min(axis=0), class_s=class_s, activation=placed(smallest[:, ACTIVATION], 0.0),
+                 weights=placed(smallest[:, WEIGHTS], 0.0), gradients=placed(smallest[:, GRADIENTS], 0.0), room=placed(room, 0.0),
+                 fit=fits(space, degrees), forward_s=placed(units.parts[..., FORWARD].T, np.inf),
+                 backward_s=placed(units.parts[..., BACKWARD].T, np.inf),
+                 class_layers=np.array(list(factory.class_counts.values()), dtype=float))
 
 
 def fits(space: Space, degrees: tuple[int, ...]) -> NDArray[np.int64]:

@@ -127,6 +127,7 @@ class Space:
         self.group_index = {g.name: i for i, g in enumerate(self.groups)}
         self.rejections = Rejections()
         self._kinds: dict[Choice, list[Kind]] = {}
+        self._contexts: list[Context] | None = None
         self.tensor_degrees = self._tensor_degrees()
 
     def most_value(self, values: NDArray[np.float64]) -> float:
@@ -141,8 +142,10 @@ class Space:
 
     def contexts(self) -> list[Context]:
         """Every split of sequence and experts that some tensor degree allows."""
-        return [Context(cp=cp, ulysses=ulysses, ep=ep, etp=etp, sequence_parallel=sp) for cp, ulysses in self._context_degrees()
-                for ep, etp in self._expert_degrees() for sp in self._sequence_modes(cp)]
+        if self._contexts is None:
+            self._contexts = [Context(cp=cp, ulysses=ulysses, ep=ep, etp=etp, sequence_parallel=sp) for cp, ulysses in self._context_degrees()
+                              for ep, etp in self._expert_degrees() for sp in self._sequence_modes(cp)]
+        return self._contexts
 
     def _sequence_modes(self, cp: int) -> tuple[bool, ...]:
         """On is never slower nor larger than off; off is searched only where the sequence length forbids on for some tensor degree."""
