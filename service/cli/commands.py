@@ -28,6 +28,8 @@ def plan(
     problem: ProblemFile,
     time_limit: Annotated[float | None, typer.Option(
         "--time-limit", metavar="SECONDS", help="Longest search; the best plan so far is the answer.")] = None,
+    objective: Annotated[str | None, typer.Option(
+        "--objective", help="What is least: throughput, energy, cost, fewest_gpus, or time_to_accuracy with a curve in the file.")] = None,
     uniform: Annotated[bool, typer.Option("--uniform", help="Only layouts with the same degrees and GPU count in every stage.")] = False,
     launcher: Annotated[Launcher | None, typer.Option("--launcher", help="Only layouts that this launcher can run.")] = None,
     tier: Annotated[Tier | None, typer.Option("--tier", help="How much stages may differ; also says what the next tier would gain.")] = None,
@@ -50,7 +52,7 @@ def plan(
         if target is not None:
             _known(target)
         posted = reading.with_calibration(reading.with_profiles(reading.read_object(problem), profiles), calibration)
-        request, body = reading.plan_request(posted, time_limit_s=time_limit, uniform=uniform, launcher=launcher, tier=tier)
+        request, body = reading.plan_request(posted, time_limit_s=time_limit, uniform=uniform, launcher=launcher, tier=tier, objective=objective)
         watch, planner = Watch(errors()), LibraryPlanner()
         with watch.shown():
             solved = solve(planner, body, watch.report, watch.cancelled)
@@ -62,7 +64,8 @@ def plan(
         if result["plan"] is None:
             raise typer.Exit(NO_PLAN)
         if target is not None:
-            _write(target, planner.problem(request), reading.checked_plan(result["plan"]), out)
+            chosen = reading.checked_plan(result["plan"])
+            _write(target, planner.problem(request).of_plan(chosen), chosen, out)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from solver.domain.plan import Plan
 from solver.domain.request import EstimateRequest, PlanRequest, ReplanRequest
 from solver.errors import Fault, InputError
 
-SEARCH_KEYS = ("objective", "constraints", "search")       # of a plan request; pricing one layout has no use for them
+SEARCH_KEYS = ("objective", "batch_efficiency", "constraints", "search")       # of a plan request; pricing one layout has no use for them
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -41,11 +41,13 @@ def with_profiles(body: dict[str, Any], path: Path | None) -> dict[str, Any]:
 
 
 def plan_request(body: dict[str, Any], *, time_limit_s: float | None, uniform: bool, launcher: str | None,
-                 tier: str | None = None) -> tuple[PlanRequest, bytes]:
+                 tier: str | None = None, objective: str | None = None) -> tuple[PlanRequest, bytes]:
     """A plan request with what was said on the command line in place of what the file says; also as the bytes that were checked."""
     body = {k: v for k, v in body.items() if k not in ("strategy", "plan")}
     if time_limit_s is not None:
         body["search"] = _object(body, "search") | {"time_limit_s": time_limit_s}
+    if objective is not None:
+        body["objective"] = objective
     if uniform:
         body["constraints"] = _object(body, "constraints") | {"uniform": True}
     if launcher is not None:
@@ -75,7 +77,8 @@ def estimate_request(body: dict[str, Any], strategy: dict[str, Any] | None, plan
 def replan_request(body: dict[str, Any], plan: dict[str, Any], remaining_steps: int, restart_s: float,
                    time_limit_s: float | None) -> tuple[ReplanRequest, bytes]:
     """A replan request, and the search in it as the bytes that were checked."""
-    _, search = plan_request({k: v for k, v in body.items() if k != "objective"}, time_limit_s=time_limit_s, uniform=False, launcher=None)
+    asked = {k: v for k, v in body.items() if k not in ("objective", "batch_efficiency")}
+    _, search = plan_request(asked, time_limit_s=time_limit_s, uniform=False, launcher=None)
     posted = orjson.loads(search) | {"plan": plan, "remaining_steps": remaining_steps, "restart_s": restart_s}
     return _checked(posted, ReplanRequest), search
 

@@ -66,8 +66,8 @@ class Core:
             chosen = beside.get(baseline)
             if not chosen:
                 raise NoSuchPlan(f"plan {plan_id} has no baseline {baseline[:80]!r}; legal: {', '.join(n for n, p in beside.items() if p) or 'none'}")
-        request = plan_request().validate_json(self.plans.request(plan_id))
-        return request, self.planner.problem(request), _PLAN.validate_json(_RESOURCE.dump_json(chosen))
+        request, plan = plan_request().validate_json(self.plans.request(plan_id)), _PLAN.validate_json(_RESOURCE.dump_json(chosen))
+        return request, self.planner.problem(request).of_plan(plan), plan
 
     def is_ready(self) -> dict[str, bool]:
         """What must hold before requests are sent here."""

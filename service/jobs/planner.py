@@ -60,7 +60,9 @@ class LibraryPlanner:
         margin = request.constraints.memory_margin if isinstance(request, PlanRequest) else request.memory_margin
         problem = problem_of(request.model, request.cluster, request.workload, margin, profiles=request.profiles, profile_set=request.profile_set,
                              calibration=request.calibration_set)
-        return problem if isinstance(request, PlanRequest) else _told_of_other_profiles(_told_of_another_fit(problem, request), request)
+        if isinstance(request, PlanRequest):
+            return dataclasses.replace(problem, batch_efficiency=request.batch_efficiency or ())
+        return _told_of_other_profiles(_told_of_another_fit(problem, request), request)
 
     def estimate(self, problem: Problem, request: EstimateRequest) -> Estimate:
         from solver.cost.estimate import estimate

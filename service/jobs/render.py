@@ -10,7 +10,8 @@ from solver.errors import Assumption
 from solver.search.result import Progress, SearchResult
 
 
-WORTH = {"energy": "energy_per_step_j", "cost": "price_per_step", "fewest_gpus": "gpus"}     # what an objective makes least, as estimates name it
+# What an objective makes least, as estimates name it.
+WORTH = {"energy": "energy_per_step_j", "cost": "price_per_step", "fewest_gpus": "gpus", "time_to_accuracy": "time_to_accuracy_s"}
 
 
 def json_bytes(value: Any) -> bytes:
@@ -25,6 +26,7 @@ def estimate_body(estimate: Estimate, assumptions: Iterable[Assumption]) -> dict
 def result_body(result: SearchResult, assumptions: tuple[Assumption, ...]) -> dict[str, Any]:
     """`result` of the plan resource."""
     return {
+        "objective": result.objective,
         "outcome": result.outcome,
         "plan": result.plan,
         "predicted": estimate_body(result.predicted, assumptions) if result.predicted is not None else None,
@@ -37,6 +39,7 @@ def result_body(result: SearchResult, assumptions: tuple[Assumption, ...]) -> di
         "tiers": result.tiers,
         "reasons": result.reasons,
         "relaxation": result.relaxation,
+        "batch_sizes": result.batch_sizes,
         "search": result.search,
         "assumptions": assumptions,
     }

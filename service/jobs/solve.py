@@ -72,6 +72,6 @@ def _refuse_bad(planner: Planner, problem: Problem, request: PlanRequest, result
     elif result.outcome != "infeasible" and result.search.stopped != "cancelled":
         raise JudgeError(f"the search answered {result.outcome!r} without a plan")
     for plan, predicted in pairs:
-        found += planner.judge(problem, plan, predicted, request.constraints)
+        found += planner.judge(problem.of_plan(plan), plan, predicted, request.constraints)
     if found:
         raise JudgeError("the search returned a plan that breaks its own rules: " + "; ".join(f"{r.code}: {r.message}" for r in found[:5]))

@@ -8,7 +8,7 @@ from solver.domain.bounds import MAX_LAYERS, PYDANTIC, Count, Positive, refuse_b
 from solver.domain.degrees import Recompute, ScheduleName, Strategy, ZeroStage
 from solver.domain.launchers import Launcher, LauncherRules, Tier, narrowest, rules_of
 
-Objective = Literal["throughput", "cost", "energy", "fewest_gpus", "latency", "robust", "pareto"]
+Objective = Literal["throughput", "cost", "energy", "fewest_gpus", "latency", "robust", "pareto", "time_to_accuracy"]
 Engine = Literal["auto", "cp_sat", "dynamic_program"]
 Counts = Annotated[tuple[Count, ...], Len(1, 256)]
 
@@ -49,6 +49,23 @@ class Constraints:
     def allowed_tier(self) -> Tier:
         """How much stages may differ, by the tier, `uniform` and the launcher together."""
         return narrowest(self.tier or "uneven_degrees", "uneven_layers" if self.uniform else "uneven_degrees", self.rules.tier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """How many samples (sequences) training takes to its target at one batch size."""
+
+    __pydantic_config__ = PYDANTIC
+    global_batch_size: Annotated[int, Ge(1), Le(4_194_304)]
+    samples: Annotated[int, Ge(1), Le(10**15)]
+
+    def __post_init__(self) -> None:
+        refuse_bad_values(self)
+
+    @property
+    def steps(self) -> int:
+        """Whole optimizer steps."""
+        return -(-self.samples // self.global_batch_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

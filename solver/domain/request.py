@@ -2,14 +2,14 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, Len
 
 from solver.domain.bounds import PYDANTIC, Count, Label, Name, NonNegative, Positive, refuse_bad_values
 from solver.domain.calibration import Calibration
 from solver.domain.cluster import ClusterSpec
 from solver.domain.degrees import Recompute, Strategy
 from solver.domain.model import Architecture
-from solver.domain.options import Constraints, Objective, SearchOptions
+from solver.domain.options import BatchPoint, Constraints, Objective, SearchOptions
 from solver.domain.plan import Plan
 from solver.domain.profile_set import ProfileSet
 from solver.domain.profiles import Profiles
@@ -98,9 +98,16 @@ class PlanRequest:
     profiles: Profiles | None = None
     profile_set: Name | ProfileSet | None = None           # the name of a stored set, or a set itself
     calibration_set: Name | Calibration | None = None      # the name of a stored set, or one fit of a set
+    batch_efficiency: Annotated[tuple[BatchPoint, ...], Len(1, 64)] | None = None      # with objective time_to_accuracy
 
     def __post_init__(self) -> None:
         refuse_bad_values(self)
+        if (self.objective == "time_to_accuracy") != (self.batch_efficiency is not None):
+            raise InputError(Fault(pointer="/batch_efficiency", message="a curve and the objective 'time_to_accuracy' need each other",
+                                   legal="a list of {global_batch_size, samples} with 'time_to_accuracy', else null"))
+        sizes = [p.global_batch_size for p in self.batch_efficiency or ()]
+        if len(set(sizes)) < len(sizes):
+            raise InputError(Fault(pointer="/batch_efficiency", message="a batch size is listed twice", legal="each global_batch_size once"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +135,7 @@ class ReplanRequest:
     @property
     def asked(self) -> PlanRequest:
         """The search for a new plan."""
-        return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest) if f.name != "objective"})
+        return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest) if f.name not in ("objective", "batch_efficiency")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from solver.domain.placement import expand
 from solver.domain.problem import Problem
 from solver.errors import Fault, NotCovered, NothingFound
 from solver.search import baselines
+from solver.search.accuracy import soonest
 from solver.search.bounds import SLACK
 from solver.search.economy import leanest
 from solver.search.explain import alternatives, reasons_for_none, smallest_relaxation
@@ -40,11 +41,13 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
     without it.
     """
     refuse_uncovered(objective, constraints)
-    meter = meter_of(problem, objective, constraints)
+    meter = None if objective == "time_to_accuracy" else meter_of(problem, objective, constraints)
     if constraints.memory_margin is not None:
         problem = replace(problem, memory_margin=constraints.memory_margin)
     watch = Watch(options=options, report=report, cancelled=cancelled, clock=clock, started=clock())
     watch.tell(None, None, "generating candidates", force=True)
+    if objective == "time_to_accuracy":
+        return _soonest(problem, constraints, options, limits, watch)
     if constraints.candidates is not None:
         return _among_candidates(problem, constraints, options, watch, meter)
     if meter is not None:
@@ -72,14 +75,26 @@ def search(problem: Problem, objective: Objective, constraints: Constraints, opt
 def refuse_uncovered(objective: Objective, constraints: Constraints) -> None:
     """Objectives and schedules that this version does not search, refused before any work."""
     faults = []
-    if objective not in ("throughput", *RATES):
-        faults.append(Fault(pointer="/objective", message=f"{objective!r} is not searched by this version", legal=", ".join(("throughput", *RATES))))
+    if objective not in (searched := ("throughput", *RATES, "time_to_accuracy")):
+        why = "means something only where requests wait for answers; training is judged by its step time" if objective == "latency" else ""
+        faults.append(Fault(pointer="/objective", message=f"{objective!r} {why or 'is not searched by this version'}", legal=", ".join(searched)))
+    if objective == "time_to_accuracy" and constraints.candidates is not None:
+        faults.append(Fault(pointer="/constraints/candidates", message="listed strategies are priced for one batch size only", legal="null"))
     for i, name in enumerate(constraints.schedules or ()):
         if name not in ("gpipe", "1f1b", "interleaved"):
             faults.append(Fault(pointer=f"/constraints/schedules/{i}", message=f"{name!r} is not planned by this version",
                                 legal="gpipe, 1f1b, interleaved"))
     if faults:
         raise NotCovered(*faults)
+
+
+def _soonest(problem: Problem, constraints: Constraints, options: SearchOptions, limits: Limits, watch: Watch) -> SearchResult:
+    watch.phase = "search"
+    found = soonest(problem, constraints, options, limits, watch)
+    result = _answer(found.problem, constraints, options, found.whole, [], limits, watch)
+    gap = None if found.worth_s is None else max(0.0, 1 - found.bound_s / found.worth_s)
+    return replace(result, objective="time_to_accuracy", bound_s=None, bound_worth=None if found.worth_s is None else found.bound_s, gap=gap,
+                   batch_sizes=found.choices)
 
 
 def _answer(problem: Problem, constraints: Constraints, options: SearchOptions, whole: Exploration, beside: list[Baseline], limits: Limits,

@@ -66,6 +66,17 @@ class Relaxation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchChoice:
+    """A batch size that was searched. Null times with `proved`: none of its plans ends sooner than those of sizes before it, or none fits."""
+
+    global_batch_size: int
+    steps: int
+    step_time_s: float | None
+    time_s: float | None                                   # of all steps
+    proved: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchReport:
     """How the answer was reached."""
 
@@ -82,7 +93,8 @@ class SearchReport:
 class SearchResult:
     """The answer of POST /v1/plans. `bound_s` is a proved lower bound on the step time of every plan in the space; gap = 1 - bound / step time.
 
-    For other objectives `bound_worth` takes its place: joules or money of a step, or a number of GPUs, that no plan undercuts.
+    For other objectives `bound_worth` takes its place: joules or money of a step, a number of GPUs,
+    or seconds of the whole training, that no plan undercuts.
     """
 
     outcome: Outcome
@@ -99,6 +111,7 @@ class SearchResult:
     objective: Objective = "throughput"
     tiers: tuple[TierBest, ...] = ()                        # from the least uneven up; throughput alone
     bound_worth: float | None = None
+    batch_sizes: tuple[BatchChoice, ...] = ()              # with time_to_accuracy, as listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

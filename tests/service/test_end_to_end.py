@@ -105,6 +105,8 @@ def test_the_examples_can_be_priced(real: TestClient, example: str) -> None:
 
 @pytest.mark.parametrize(("change", "pointer"), [
     ({"calibration_set": "x"}, "/calibration_set"), ({"objective": "latency"}, "/objective"),
+    ({"objective": "time_to_accuracy", "batch_efficiency": [{"global_batch_size": 4, "samples": 9}], "constraints": {"candidates": [{"tp": 1}]}},
+     "/constraints/candidates"),
     ({"workload": {"kind": "serving", "input_len": 1, "output_len": 1, "concurrency": 1}}, "/workload/kind"),
     ({"cluster": {"node_groups": [{"name": "a", "nodes": 1, "gpu": "H1000"}]}}, "/cluster/node_groups/0/gpu"),
     ({"model": {"preset": "lama"}}, "/model/preset"),
