@@ -61,7 +61,7 @@ def check_kinds_within(seed: int) -> None:
     t, best = solved(seed)
     if np.isinf(best):
         return
-    longer = (1 + 1e-6, 1.02, 1.3)[seed % 3]
+    longer = (1 + 1e-6, 1.02, 1.3)[seed // 3 % 3]
     kept = only(t, kinds_within(t, best * longer))
     assert kept.num_kinds, f"seed {seed}, {longer}"
     assert brute_force(kept)[0] == pytest.approx(best, rel=CLOSE), f"seed {seed}, {longer}"
@@ -121,7 +121,8 @@ def check_undominated(seed: int) -> None:
 @pytest.mark.parametrize("seed", QUICK)
 def test_bounds_are_never_above_the_optimum(seed: int) -> None:
     check_bounds(seed)
-    check_kinds_within(seed)
+    if seed % 3 == 0:
+        check_kinds_within(seed)
 
 
 @pytest.mark.parametrize("seed", QUICK)
