@@ -41,7 +41,7 @@ def test_solved_within_the_wait(either: TestClient) -> None:
     assert plan["status"] == "succeeded"
     result = plan["result"]
     assert set(result) == {"outcome", "plan", "predicted", "bound", "gap", "alternatives", "rejected", "baselines", "tiers", "reasons", "relaxation",
-                           "search", "assumptions"}
+                           "search", "assumptions", "objective", "batch_sizes"}
     assert result["outcome"] == "optimal" and result["bound"] == {"step_time_s": STEP_TIME_S}
     assert result["plan"]["versions"]["cost_model"] == "fake-1"
     assert plan["progress"]["phase"] == "search"
